@@ -65,6 +65,7 @@ var blocking = []blockingCall{
 	{"Extend", func(ctx context.Context, h held) error { return h.message.Extend(ctx, time.Minute) }, context.DeadlineExceeded},
 	{"Ack", func(ctx context.Context, h held) error { return h.message.Ack(ctx) }, redlatch.ErrUnknown},
 	{"Nack", func(ctx context.Context, h held) error { return h.message.Nack(ctx, 0) }, redlatch.ErrUnknown},
+	{"Successor", func(ctx context.Context, h held) error { return h.message.Successor(ctx, job{}, 0) }, redlatch.ErrUnknown},
 	{"Snooze", func(ctx context.Context, h held) error { return h.message.Snooze(ctx, 0) }, redlatch.ErrUnknown},
 	{"Reject", func(ctx context.Context, h held) error { return h.message.Reject(ctx, "") }, redlatch.ErrUnknown},
 	{"Consume", func(ctx context.Context, h held) error {

@@ -2,6 +2,7 @@ package rdelayedqueue
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type Message[T any] struct {
 	Headers map[string]string
 
 	message *queue.Message
+	queue   *Queue[T]
 	name    string
 }
 
@@ -86,6 +88,34 @@ func (m *Message[T]) Snooze(ctx context.Context, d time.Duration) error {
 		return m.wrap("snooze", err)
 	}
 	return m.wrap("snooze", m.claim().Snooze(ctx, d))
+}
+
+// Successor acknowledges the message and offers another under the same id, due after delay, in one step: the next part of a long job, or the
+// next of a chain. It keeps the headers, the attempts and the expiry of this message unless opts say otherwise; its own attempts count from 1.
+// The queue's capacity and dedupe time do not matter. If another message has replaced this one in flight, the successor takes the
+// place of that too. [WithID], [WithReplace], a negative delay, and a value that Offer would refuse are redlatch.ErrInvalid.
+//
+// It blocks, fails and costs as Nack does, and a handler that called it returns nil.
+func (m *Message[T]) Successor(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) error {
+	return m.wrap("succeed", m.succeed(ctx, value, delay, opts))
+}
+
+func (m *Message[T]) succeed(ctx context.Context, value T, delay time.Duration, opts []OfferOption) error {
+	s, err := offeringOf(opts)
+	switch {
+	case err != nil:
+		return err
+	case s.id != nil:
+		return fmt.Errorf("%w: a successor has the id of its message", errs.ErrInvalid)
+	case m == nil || m.queue == nil:
+		return ErrNotHeld
+	}
+	item, err := m.queue.item(Item[T]{Value: value, Delay: delay})
+	if err != nil {
+		return err
+	}
+	item.Headers, item.Own = s.headers, s.own
+	return m.message.Succeed(ctx, item)
 }
 
 // Extend sets the visibility anew, to end d from now, which may be sooner than before: 10 ms to 7 days. In a handler,

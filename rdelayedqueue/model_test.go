@@ -86,12 +86,18 @@ func (m *model) finish(t *testing.T) {
 	}
 	i := m.random.IntN(len(m.held))
 	taken := m.held[i]
-	how := m.random.IntN(6)
+	how := m.random.IntN(7)
 	if how == 0 {
 		require.NoError(t, taken.Extend(t.Context(), 24*time.Hour))
 		return
 	}
 	m.held = append(m.held[:i], m.held[i+1:]...)
+	if how == 6 {
+		require.NoError(t, taken.Successor(t.Context(), job{Name: taken.ID}, 24*time.Hour))
+		m.states[taken.ID], m.attempts[taken.ID] = rdelayedqueue.Delayed, 0
+		delete(m.next, taken.ID)
+		return
+	}
 	if next, replaced := m.next[taken.ID]; replaced {
 		defer func() {
 			m.states[taken.ID] = next

@@ -107,6 +107,7 @@ var guardedCalls = map[string]func(ctx context.Context, g guarded) error{
 	"Ack":        func(ctx context.Context, g guarded) error { return g.m.Ack(ctx) },
 	"Nack":       func(ctx context.Context, g guarded) error { return g.m.Nack(ctx, 0) },
 	"Snooze":     func(ctx context.Context, g guarded) error { return g.m.Snooze(ctx, time.Hour) },
+	"Successor":  func(ctx context.Context, g guarded) error { return g.m.Successor(ctx, job{}, time.Hour) },
 	"Reject":     func(ctx context.Context, g guarded) error { return g.m.Reject(ctx, "x") },
 	"Extend":     func(ctx context.Context, g guarded) error { return g.m.Extend(ctx, time.Minute) },
 	"Cancel":     func(ctx context.Context, g guarded) error { return second(g.q.Cancel(ctx, "delayed")) },

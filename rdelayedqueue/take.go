@@ -93,6 +93,6 @@ func (s *settings) terms() queue.Terms {
 }
 
 func (q *Queue[T]) message(c *queue.Message) (*Message[T], error) {
-	m := &Message[T]{ID: c.ID, Attempt: c.Attempt, DueAt: c.DueAt, Headers: c.Headers, message: c, name: q.Name()}
+	m := &Message[T]{ID: c.ID, Attempt: c.Attempt, DueAt: c.DueAt, Headers: c.Headers, message: c, queue: q, name: q.Name()}
 	return m, codec.Unmarshal(q.settings.codec, c.Payload, &m.Value)
 }

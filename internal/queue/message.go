@@ -336,9 +336,9 @@ type ack struct {
 // asAck returns what Redis has to know to acknowledge the message.
 func (m *Message) asAck() ack {
 	if m.Given {
-		return ack{m.member, m.claim, m.terms.Dedupe, m.bounded}
+		return ack{m.member, m.claim, m.terms.Dedupe, m.own.bounded}
 	}
-	return ack{m.member, m.claim, ownKeep, m.bounded}
+	return ack{m.member, m.claim, ownKeep, m.own.bounded}
 }
 
 // Share returns the message's member in the queue for a script of another package that ends it, besides its claim. Once such a script has
@@ -413,6 +413,7 @@ const (
 	toDue destination = iota // or to the dead letters, when no attempts are left
 	toDead
 	toDueUncounted // whatever attempts are left: it is none
+	toSuccessor    // which takes its place
 )
 
 // nack is an attempt that failed, or is put off.
@@ -421,7 +422,7 @@ type nack struct {
 	delay         time.Duration
 	end           destination
 	attempts      int
-	text          string
+	text          string // of the error; of a successor its mark, header and payload
 }
 
 // ForgetID has the message's id free at once when the message is acknowledged.
@@ -442,6 +443,29 @@ func (m *Message) Snooze(ctx context.Context, delay time.Duration) error {
 	return m.finish(ctx, nack{delay: delay, end: toDueUncounted})
 }
 
+// Succeed puts another message in the place of this one, whose work is done. Its id, and what the item does not say, are those of this one.
+func (m *Message) Succeed(ctx context.Context, i Item) error {
+	if err := m.check(ctx); err != nil {
+		return err
+	}
+	o := offer{mark: ownMark, payload: i.Payload}
+	if m.Given {
+		o.mark = givenMark
+	}
+	if i.Headers == nil {
+		i.Headers = m.Headers
+	}
+	if i.Own.Attempts == nil {
+		i.Own.Attempts = m.own.Attempts
+	}
+	if i.Own.Expiry == 0 {
+		i.Own.Expiry = m.own.Expiry
+	}
+	i.Own.bounded = m.own.bounded
+	o = o.with(i, nil)
+	return m.finish(ctx, nack{delay: i.Delay, end: toSuccessor, text: o.mark + string(o.payload)})
+}
+
 func (m *Message) finish(ctx context.Context, n nack) error {
 	if err := m.check(ctx); err != nil {
 		return err
@@ -456,8 +480,8 @@ func (m *Message) finish(ctx context.Context, n nack) error {
 // nack sends the end of an attempt, unless just that is in flight. It returns nil for a message that has ended.
 func (m *Message) nack(c *client, n nack) *entry[nack] {
 	n.member, n.claim, n.attempts = m.member, m.claim, m.terms.Attempts
-	if m.attempts != nil {
-		n.attempts = *m.attempts
+	if m.own.Attempts != nil {
+		n.attempts = *m.own.Attempts
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,5 @@
--- nack.lua: end attempts that failed, or that are put off: each message is due again later, or a dead letter.
+-- nack.lua: end attempts that failed, or that are put off: each message is due again later, or a dead letter; or put another message into
+--           its place.
 --
 -- KEYS[1]  meta: hash
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
@@ -7,14 +8,16 @@
 -- KEYS[5]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[6]  errors: hash, id -> text of the last error
 -- KEYS[7]  waiters: sorted set, clients that hear wake-ups
+-- KEYS[8]  bodies: hash, id -> body; only if there are successors
 -- ARGV[1]  prefix of the clients' channels
--- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit or -1 for a
---             snooze, which counts no attempt, text of the error or nothing
+-- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit, -1 for a
+--             snooze, which counts no attempt, or -2 for a successor; text of the error or nothing, or mark, header and payload of
+--             the successor
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
 --          not its latest
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local channel, items = ARGV[1], ARGV
+local bodies, channel, items = KEYS[8], ARGV[1], ARGV
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
@@ -29,12 +32,14 @@ for i = 2, #items, 5 do
   reply[#reply + 1] = (letter == 'r' or letter == 'n' and number == '0') and 2 or letter and 1 or 0
   if letter == 'h' or letter == 'r' then
     local at = not (delay < 0 or limit > 0 and tonumber(number) >= limit) and (delay > 0 and now + delay + 1 or now)
-    local snoozed = limit < 0
-    if letter == 'r' then -- the message that has replaced it
+    local snoozed, body = limit == -1, limit == -2 and string.sub(member, 1, 16) .. text
+    if body then
+      number, text = 0, ''
+    elseif letter == 'r' then -- the message that has replaced it
       at, number, text, snoozed = math.max(tonumber(number), now), 0, '', false
     end
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
-    failed[#failed + 1] = {member = member, at = at, state = state, text = text, snoozed = snoozed}
+    failed[#failed + 1] = {member = member, at = at, state = state, text = text, body = body, revived = snoozed or body}
     earliest = at and math.min(earliest or at, at) or earliest
     dies = dies or not at
   end
@@ -45,6 +50,10 @@ if earliest then
 end
 for _, m in ipairs(failed) do
   local id = string.sub(m.member, 17)
+  if m.body then
+    redis.call('hdel', errors, id)
+    redis.call('hset', bodies, id, m.body)
+  end
   if m.text ~= '' then
     redis.call('hset', errors, id, m.text)
   elseif not m.at and redis.call('hexists', errors, id) == 0 then
@@ -52,8 +61,8 @@ for _, m in ipairs(failed) do
   end
   redis.call('hset', claims, id, m.state)
   local here = redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0
-  -- A snooze counts for a dead letter too whose last claim ran out.
-  if here or m.snoozed and redis.call('zrem', dead, m.member) > 0 then
+  -- A snooze and a successor count for a dead letter too whose last claim ran out.
+  if here or m.revived and redis.call('zrem', dead, m.member) > 0 then
     redis.call('zadd', m.at and due or dead, string.format('%.0f', m.at or now), m.member)
   end
 end

@@ -37,14 +37,15 @@ type Item struct {
 type Own struct {
 	Attempts *int          // nil for the consumer's; 0 for no limit
 	Expiry   time.Duration // after it was due, until when the first attempt has to begin; 0 for no end
+
+	bounded bool // its queue has a capacity, which who acknowledges it may not know
 }
 
-// text returns the terms as claim.lua reads them; nothing if there are none. A message in a queue with a capacity says so: who
-// acknowledges it may not know that.
-func (o Own) text(capacity int) string {
+// text returns the terms as claim.lua reads them; nothing if there are none.
+func (o Own) text() string {
 	text := ""
-	if capacity > 0 {
-		text = roomTerm + " "
+	if o.bounded {
+		text = "c "
 	}
 	if o.Attempts != nil {
 		text += "a" + strconv.Itoa(*o.Attempts) + " "
@@ -55,19 +56,22 @@ func (o Own) text(capacity int) string {
 	return text
 }
 
-// roomTerm marks a message of a queue with a capacity.
-const roomTerm = "c"
-
-// readTerms reads the terms of a message: how many attempts they allow, nil if they do not say; and whether its queue has a capacity.
-func readTerms(text string) (attempts *int, bounded bool) {
+// ownOf reads the terms of a message.
+func ownOf(text string) (o Own) {
 	for field := range strings.FieldsSeq(text) {
-		digits, ok := strings.CutPrefix(field, "a")
-		if n, err := strconv.Atoi(digits); ok && err == nil {
-			attempts = &n
+		n, err := strconv.ParseInt(field[1:], 10, 64)
+		switch {
+		case field[0] == 'c':
+			o.bounded = true
+		case err != nil: // one that was tampered with
+		case field[0] == 'a':
+			attempts := int(n)
+			o.Attempts = &attempts
+		case field[0] == 'e':
+			o.Expiry = time.Duration(n) * time.Microsecond
 		}
-		bounded = bounded || field == roomTerm
 	}
-	return attempts, bounded
+	return o
 }
 
 // offer is an item on its way.
@@ -110,7 +114,8 @@ func (o offer) with(i Item, observer map[string]string) offer {
 		text = headerText(i.Headers)
 	}
 	letter := o.mark[:1]
-	if own := i.Own.text(o.room); own != "" {
+	i.Own.bounded = i.Own.bounded || o.room > 0
+	if own := i.Own.text(); own != "" {
 		letter = strings.ToUpper(letter)
 		text = own + "\n" + text
 	}

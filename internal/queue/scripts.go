@@ -194,8 +194,13 @@ func (k *keys) acks(batch []*entry[ack]) *script.Call {
 }
 
 func (k *keys) nacks(batch []*entry[nack]) *script.Call {
-	args := make([]any, 0, 8+5*len(batch))
-	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters, k.channel)
+	args := make([]any, 0, 9+5*len(batch))
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters)
+	if slices.ContainsFunc(batch, func(e *entry[nack]) bool { return e.value.end == toSuccessor }) {
+		args = append(args, k.bodies)
+	}
+	numKeys := len(args)
+	args = append(args, k.channel)
 	for _, e := range batch {
 		delay, attempts := micros(e.value.delay), e.value.attempts
 		switch e.value.end {
@@ -203,10 +208,12 @@ func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 			delay = -1
 		case toDueUncounted:
 			attempts = -1
+		case toSuccessor:
+			attempts = -2
 		}
 		args = append(args, e.value.member, e.value.claim, delay, attempts, e.value.text)
 	}
-	return nackScript.Call(7, args...)
+	return nackScript.Call(numKeys, args...)
 }
 
 // extension is a claim whose visibility is to be set anew.

@@ -21,8 +21,7 @@ type Claimed struct {
 	Given   bool // the id was given by a user
 
 	member, claim, due string
-	attempts           *int // as for Own
-	bounded            bool // its queue has a capacity
+	own                Own
 }
 
 // header is the number of bytes before the payload of a body: a sequence and a mark.
@@ -93,7 +92,7 @@ func readClaim(r reply, i int) (c Claimed, err error) {
 	c = Claimed{member: texts[0], claim: texts[1], due: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(due)}
 	c.ID, err = idOf(c.member)
 	b := bodyOf(texts[3])
-	c.Payload, c.Headers, c.Given, c.attempts, c.bounded = b.payload, b.headers, b.given, b.attempts, b.bounded
+	c.Payload, c.Headers, c.Given, c.own = b.payload, b.headers, b.given, b.own
 	return c, err
 }
 
@@ -109,11 +108,10 @@ func idOf(member string) (string, error) {
 
 // body is what a message is made of, taken apart.
 type body struct {
-	payload  []byte
-	headers  map[string]string
-	given    bool // a user chose the id
-	attempts *int // as for Own
-	bounded  bool // its queue has a capacity
+	payload []byte
+	headers map[string]string
+	given   bool // a user chose the id
+	own     Own
 }
 
 // bodyOf takes a body apart. Of one that was tampered with nothing is left, which its decoder will refuse.
@@ -130,7 +128,7 @@ func bodyOf(text string) (b body) {
 	if hasTerms(mark) {
 		own, rest, _ := strings.Cut(head, "\n")
 		head = rest
-		b.attempts, b.bounded = readTerms(own)
+		b.own = ownOf(own)
 	}
 	if head != "" {
 		_ = json.Unmarshal([]byte(head), &b.headers) // what cannot be read is left out: a trace is not worth a message
