@@ -349,3 +349,22 @@ func TestReplacementIsCancelledWithTheMessageInFlight(t *testing.T) {
 		nothing(t, q)
 	})
 }
+
+func TestExpiredBacklogIsBuriedInFewCalls(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p)
+		items := make([]rdelayedqueue.Item[job], 1000)
+		for i := range items {
+			items[i].Expiry = time.Second
+		}
+		_, err := q.OfferBatch(t.Context(), items)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		offer(t, q, "fresh", 0)
+		before := p.Scripts()
+		assert.Equal(t, "fresh", take(t, q).Value.Name)
+		assert.LessOrEqual(t, p.Scripts()-before, 15)
+		assert.Equal(t, rdelayedqueue.Stats{InFlight: 1, Dead: 1000}, stats(t, q))
+	})
+}

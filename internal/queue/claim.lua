@@ -19,6 +19,7 @@
 -- ARGV[8]  bytes of bodies after which to stop
 -- ARGV[9]  how many may be claimed in a period, 0 for any number
 -- ARGV[10]  the period, µs
+-- ARGV[11]  how many more messages to look at, should some become dead letters
 --
 -- Returns  an array: 0, 1 if more may be due than was looked at, 2 if the rate allows no more now, -1 if the call was settled before, or
 --          -v for a layout of the higher version v; then for each message its member, claim, attempt, due time and body; then what
@@ -26,7 +27,7 @@
 local meta, due, flight, dead, bodies, claims, errors, waiters, record =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local client, number, most, count, period = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local client, number, most, count, period, more = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
 local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate')
 if tonumber(head[1] or 0) > layout then return {-tonumber(head[1])} end
@@ -39,7 +40,7 @@ redis.call('zrem', waiters, client)
 expire(due, flight, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
-local ready = (paused or quota == 0) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota)
+local ready = (paused or quota == 0) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota + more)
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
@@ -48,6 +49,7 @@ local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
 local reply, lines, size = {quota < wanted and 2 or 0}, {number}, 0
 local last, ends = math.max(tonumber(head[2] or 0), now), now + visibility
 for n, id in ipairs(ids) do
+  if #taken == quota then break end
   local member, at, latest, body = ready[2 * n - 1], ready[2 * n], states[n] or '', redis.call('hget', bodies, id) or ''
   local letter = string.sub(latest, 1, 1)
   local attempt = letter == 'r' and 1 or 1 + (tonumber(string.match(latest, '^%d+', 18) or '') or 0)
@@ -74,7 +76,7 @@ for n, id in ipairs(ids) do
 end
 -- A caller that has all it wanted may not come back, so somebody else looks in when the next message is due.
 if #taken == wanted and redis.call('exists', waiters) == 1 then
-  local next = redis.call('zrange', due, #ids, #ids, 'withscores')[2]
+  local next = redis.call('zrange', due, #taken + #spent, #taken + #spent, 'withscores')[2]
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   local at = math.min(tonumber(next or ends), tonumber(expiry or ends), ends)
   if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end

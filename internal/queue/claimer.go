@@ -52,6 +52,7 @@ type claimer struct {
 	standby standby
 	limited []Terms       // whose rate allows no claim before Redis has said when to look again
 	ahead   int64         // that Redis was asked with when it last said so, see aheadLocked
+	spent   int           // 1 if the last claim made dead letters, else 0; of its goroutine
 	lost    uint64        // number of a claim that was not answered, 0 if none
 	failing int           // tries in a row that failed
 	failure error         // of the last of them
@@ -278,7 +279,7 @@ func (l *claimer) claim(terms Terms, want int) {
 	c := l.client
 	number := c.core.NextNumber()
 	asked := c.core.Clock.Now()
-	call := c.keys.claim(c.core.ID, number, want, terms)
+	call := c.keys.claim(c.core.ID, number, want, l.spent*maxBatch, terms)
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
 	err := c.core.Batch.Do(ctx, call, background())
 	if script.Judge(err) == script.Unknown {
@@ -293,6 +294,7 @@ func (l *claimer) claim(terms Terms, want int) {
 		l.failed(err)
 		return
 	}
+	l.spent = script.Flag(len(dead) > 0)
 	for _, m := range dead {
 		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
 	}

@@ -149,9 +149,10 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 	return call
 }
 
-func (k *keys) claim(client string, number uint64, want int, p Terms) *script.Call {
+// claim claims up to want messages. After a claim that made dead letters it looks at more of them in a call.
+func (k *keys) claim(client string, number uint64, want, more int, p Terms) *script.Call {
 	return claimScript.Call(9, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client,
-		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period))
+		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more)
 }
 
 // wait asks when to look again. Ahead is that of the rate; negative without one.
