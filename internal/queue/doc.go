@@ -1,5 +1,5 @@
-// Package queue is the delayed queue on bytes: its layout in Redis, its scripts, and how a client waits for messages
-// without asking again and again. Package rdelayedqueue gives it types.
+// Package queue is the delayed queue on bytes: its layout in Redis, which states.md shows, its scripts, and how a client
+// waits for messages without asking again and again. Package rdelayedqueue gives it types.
 //
 // What one redlatch client does with one queue goes through a [client], which exists only while there is something to do. It has
 // batchers, which gather the offers, acknowledgements and the like of all goroutines into few script calls, and one claimer, which
