@@ -108,6 +108,60 @@ func TestSuccessorOfAMessageThatAnotherHasIsNone(t *testing.T) {
 	})
 }
 
+// F25: of two ends of an attempt of which the first is not answered the second one is not done.
+func TestSuccessorOfAMessageThatWasEndedOtherwiseIsNone(t *testing.T) {
+	type message = rdelayedqueue.Message[job]
+	for name, end := range map[string]func(ctx context.Context, m *message) error{
+		"nack":      func(ctx context.Context, m *message) error { return m.Nack(ctx, time.Hour) },
+		"reject":    func(ctx context.Context, m *message) error { return m.Reject(ctx, "no") },
+		"snooze":    func(ctx context.Context, m *message) error { return m.Snooze(ctx, time.Hour) },
+		"successor": func(ctx context.Context, m *message) error { return m.Successor(ctx, job{Name: "2"}, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				q, sound := jobs(p), jobs(b.Peer(t))
+				id := offer(t, q, "1", 0)
+				m := take(t, q)
+				p.LoseReplies(1000)
+				require.ErrorIs(t, end(t.Context(), m), redlatch.ErrUnknown)
+				p.LoseReplies(0)
+				require.ErrorIs(t, m.Successor(t.Context(), job{Name: "3"}, 0), rdelayedqueue.ErrNotHeld)
+				e, err := sound.Get(t.Context(), id)
+				require.NoError(t, err)
+				assert.NotEqual(t, "3", e.Value.Name)
+			})
+		})
+	}
+}
+
+// F25: also if they arrive together.
+func TestOneOfManySuccessorsOfAMessageCounts(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		offer(t, q, "", 0)
+		offer(t, q, "", 0)
+		other, m := take(t, q), take(t, q)
+		const tries = 5
+		done := make(chan string, tries)
+		go func() { assert.NoError(t, other.Reject(t.Context(), "")) }() // while it is in flight the others gather
+		for i := range tries {
+			go func() {
+				name := string(rune('a' + i))
+				if m.Successor(t.Context(), job{Name: name}, 0) != nil {
+					name = ""
+				}
+				done <- name
+			}()
+		}
+		names := ""
+		for range tries {
+			names += <-done
+		}
+		assert.Equal(t, take(t, q).Value.Name, names)
+	})
+}
+
 func TestSuccessorKeepsItsPlaceInAFullQueue(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t), rdelayedqueue.WithCapacity(1), rdelayedqueue.WithWait(time.Minute))

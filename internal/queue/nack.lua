@@ -15,7 +15,7 @@
 --             the successor
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
---          not its latest
+--          not its latest, or something else than this successor has ended it
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local bodies, channel, items = KEYS[8], ARGV[1], ARGV
 
@@ -23,22 +23,26 @@ redis.call('zrem', flight, '') -- a full Redis allows this write, and then the r
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, failed, earliest, dies = {}, {}, nil, false
+local reply, failed, ended, earliest, dies = {}, {}, {}, nil, false
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
-  local held = redis.call('hget', claims, string.sub(member, 17)) or ''
+  local held = ended[member] or redis.call('hget', claims, string.sub(member, 17)) or ''
   local letter, number = string.match(held, '^(%a)' .. claim .. '(%d+)')
+  local body = limit == -2 and string.sub(member, 1, 16) .. text
+  -- A successor is there if this has put it there: something else may have ended the attempt.
+  if body and letter ~= 'h' and letter ~= 'r' and redis.call('hget', bodies, string.sub(member, 17)) ~= body then letter = nil end
   -- No attempts are what is left after this has made the new one due.
-  reply[#reply + 1] = (letter == 'r' or letter == 'n' and number == '0') and 2 or letter and 1 or 0
+  reply[#reply + 1] = (letter == 'r' or letter == 'n' and number == '0') and 2 or letter and not (body and letter ~= 'h') and 1 or 0
   if letter == 'h' or letter == 'r' then
     local at = not (delay < 0 or limit > 0 and tonumber(number) >= limit) and (delay > 0 and now + delay + 1 or now)
-    local snoozed, body = limit == -1, limit == -2 and string.sub(member, 1, 16) .. text
+    local snoozed = limit == -1
     if body then
       number, text = 0, ''
     elseif letter == 'r' then -- the message that has replaced it
       at, number, text, snoozed = math.max(tonumber(number), now), 0, '', false
     end
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
+    ended[member] = state -- for another end of the same attempt in this call
     failed[#failed + 1] = {member = member, at = at, state = state, text = text, body = body, revived = snoozed or body}
     earliest = at and math.min(earliest or at, at) or earliest
     dies = dies or not at
