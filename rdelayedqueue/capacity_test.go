@@ -163,6 +163,51 @@ func TestLargeBatchFollowsTheConsumers(t *testing.T) {
 	})
 }
 
+func TestPartsOfABatchThatWaitKeepTheirOrder(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithCapacity(150), rdelayedqueue.WithWait(time.Hour))
+		var order []int
+		consume(t, jobs(b.Peer(t)), func(_ context.Context, m *rdelayedqueue.Message[job]) error {
+			order = append(order, m.Value.N)
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+		items := make([]rdelayedqueue.Item[job], 250) // of which the last 50 would fit before the 100 ahead of them
+		for i := range items {
+			items[i].Value.N = i
+		}
+		_, err := q.OfferBatch(t.Context(), items)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, order, 250)
+		assert.IsIncreasing(t, order)
+	})
+}
+
+// F25: what the first part came to is not forgotten while the second one waits.
+func TestBatchThatWaitedForRoomNamesItsDeadLetters(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithCapacity(100), rdelayedqueue.WithWait(time.Hour))
+		offer(t, q, "", 0, rdelayedqueue.WithID("dead"))
+		require.NoError(t, take(t, q).Reject(t.Context(), "no"))
+		offer(t, q, "", 0)
+		m := take(t, q)
+		items := make([]rdelayedqueue.Item[job], 101)
+		items[0].ID = "dead"
+		done := make(chan error, 1)
+		go func() {
+			_, err := q.OfferBatch(t.Context(), items)
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, m.Ack(t.Context()))
+		err := <-done
+		require.ErrorIs(t, err, rdelayedqueue.ErrDead)
+		assert.ErrorContains(t, err, `["dead"]`)
+	})
+}
+
 // F1, F5: producers of several clients never exceed the capacity together, and each of them gets its place although replies are lost.
 func TestRacingProducersNeverExceedTheCapacity(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

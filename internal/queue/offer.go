@@ -238,43 +238,86 @@ func (q *Queue) offer(ctx context.Context, items []Item, room Room, observer map
 	}
 	c := q.manager.use(q)
 	defer c.leave()
-	outcomes, err = c.offer(ctx, offers)
+	failed := c.offer(ctx, offers, outcomes)
+	err = verdict(offers, outcomes, failed)
 	if errors.Is(err, ErrFull) && room.Wait > 0 {
-		err = c.await(ctx, offers, outcomes, room.Wait)
+		err = c.await(ctx, offers, outcomes, failed, room.Wait)
 	}
 	return ids, outcomes, err
 }
 
-// offer offers once. Its errors are [ErrFull], if some of the offers found no room, and [ErrDead], unless something else went wrong.
-func (c *client) offer(ctx context.Context, offers []offer) (outcomes []Outcome, err error) {
+// offer offers once, and sets the outcomes. Its error says what else went wrong. In a queue with a capacity the parts of a large batch go
+// one by one, and none after one that found no room: it would overtake it.
+func (c *client) offer(ctx context.Context, offers []offer, outcomes []Outcome) (err error) {
+	for first, end := 0, 0; first < len(offers); first = end {
+		end = first + part(offers[first:])
+		failed := c.send(ctx, offers[first:end], outcomes[first:end])
+		if err == nil || failed != nil && !errors.Is(failed, errs.ErrNotConfirmed) {
+			err = failed
+		}
+		if slices.Contains(outcomes[first:end], IsFull) {
+			for i := range outcomes[end:] {
+				outcomes[end+i] = IsFull
+			}
+			return err
+		}
+		if err != nil && !errors.Is(err, errs.ErrNotConfirmed) {
+			return err
+		}
+	}
+	return err
+}
+
+// part returns how many of the offers go together: what one call takes, or all if there is no capacity.
+func part(offers []offer) int {
+	if offers[0].room == 0 {
+		return len(offers)
+	}
+	n, bytes := 0, 0
+	for n < min(len(offers), maxBatch) {
+		if bytes += len(offers[n].payload); n > 0 && bytes > maxBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// send offers what goes together, sets the outcomes, and returns what else went wrong.
+func (c *client) send(ctx context.Context, offers []offer, outcomes []Outcome) (err error) {
 	add := c.offers.addAll
 	if ctx.Done() == nil && c.core.Batch.Bounded() && c.core.CallTimeout >= pipeline.Usual {
 		add = c.offers.addHere
 	}
 	r := add(offers...)
 	left := c.offers.wait(ctx, r)
-	outcomes = make([]Outcome, len(offers))
-	full := false
-	var dead []string
 	for i := range offers {
 		n, failed := r.entries[i].outcome(left)
 		outcomes[i] = Outcome(n)
-		full = full || outcomes[i] == IsFull
-		switch {
-		case outcomes[i] == IsDead: // whether it is confirmed or not
+		if outcomes[i] != IsDead && failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)) {
+			err = failed // that of a dead letter counts, whether it is confirmed or not
+		}
+	}
+	return err
+}
+
+// verdict returns the error of offers with these outcomes: what else went wrong, [ErrFull], if some of them found no room, or [ErrDead].
+func verdict(offers []offer, outcomes []Outcome, failed error) error {
+	var dead []string
+	for i, outcome := range outcomes {
+		if outcome == IsDead {
 			dead = append(dead, offers[i].id)
-		case failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)):
-			err = failed
 		}
 	}
 	switch {
-	case err != nil && !errors.Is(err, errs.ErrNotConfirmed):
-	case full:
-		err = ErrFull
-	case len(dead) > 0 && err == nil:
-		err = fmt.Errorf("%w: %q", ErrDead, dead)
+	case failed != nil && !errors.Is(failed, errs.ErrNotConfirmed):
+		return failed
+	case slices.Contains(outcomes, IsFull):
+		return ErrFull
+	case len(dead) > 0 && failed == nil:
+		return fmt.Errorf("%w: %q", ErrDead, dead)
 	case len(dead) > 0:
-		err = fmt.Errorf("%w: %q, and %w", ErrDead, dead, err)
+		return fmt.Errorf("%w: %q, and %w", ErrDead, dead, failed)
 	}
-	return outcomes, err
+	return failed
 }

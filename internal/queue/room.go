@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ type Room struct {
 }
 
 // await offers what was refused again when there may be room, until the wait is over. Of the offers of a client one at a time waits for Redis,
-// in their order; the others wait for that one.
-func (c *client) await(ctx context.Context, offers []offer, outcomes []Outcome, wait time.Duration) error {
+// in their order; the others wait for that one. What else went wrong before is that some are not confirmed.
+func (c *client) await(ctx context.Context, offers []offer, outcomes []Outcome, failed error, wait time.Duration) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	ends := func() error {
@@ -71,11 +72,12 @@ func (c *client) await(ctx context.Context, offers []offer, outcomes []Outcome, 
 				again, places = append(again, offers[i]), append(places, i)
 			}
 		}
-		found, err := c.offer(ctx, again)
+		found := make([]Outcome, len(again))
+		failed = cmp.Or(c.offer(ctx, again, found), failed)
 		for n, i := range places {
 			outcomes[i] = found[n]
 		}
-		if !errors.Is(err, ErrFull) {
+		if err := verdict(offers, outcomes, failed); !errors.Is(err, ErrFull) {
 			return err
 		}
 	}
