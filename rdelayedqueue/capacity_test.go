@@ -163,6 +163,31 @@ func TestLargeBatchFollowsTheConsumers(t *testing.T) {
 	})
 }
 
+// F21: a batch that waits is not sent again for each place of the many that it needs.
+func TestBatchIsOfferedAgainWhenThereMayBeRoomForAllOfIt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, consumers := jobs(p, rdelayedqueue.WithCapacity(60), rdelayedqueue.WithWait(time.Minute)), jobs(b.Peer(t))
+		offerMany(t, q, 50)
+		done := make(chan error, 1)
+		go func() {
+			_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], 50))
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := p.Scripts()
+		for range 40 {
+			require.Empty(t, done)
+			require.NoError(t, take(t, consumers).Ack(t.Context()))
+			synctest.Wait()
+		}
+		require.Len(t, done, 1, "it waits for no more")
+		require.NoError(t, <-done)
+		assert.Equal(t, before+1, p.Scripts())
+	})
+}
+
 func TestPartsOfABatchThatWaitKeepTheirOrder(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t), rdelayedqueue.WithCapacity(150), rdelayedqueue.WithWait(time.Hour))

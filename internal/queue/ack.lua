@@ -45,7 +45,7 @@ redis.call('hdel', receipts, unpack(old))
 if #ids == 0 then
   return reply
 end
-if channel ~= '' then freed(meta, channel) end
+if channel ~= '' then freed(meta, channel, #ids) end
 local left = redis.call('pttl', done)
 local rest = redis.call('hlen', bodies) <= #ids and lifetime(meta, now)
 redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would

@@ -35,7 +35,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     end
   end
   if #ids > 0 then
-    freed(meta, channel)
+    freed(meta, channel, #ids)
     bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now, tell = tell}, ids)
   end
   for _, place in ipairs(places) do

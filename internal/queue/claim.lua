@@ -82,7 +82,7 @@ if #taken == wanted and redis.call('exists', waiters) == 1 then
   if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end
   wake({meta = meta, waiters = waiters, channel = channel}, at, now)
 end
-if #spent > 0 then freed(meta, channel) end
+if #spent > 0 then freed(meta, channel, #spent) end
 exhaust(due, dead, errors, spent, stamp, reply)
 if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted

@@ -23,7 +23,7 @@ redis.call('zrem', flight, '') -- a full Redis allows this write, and then the r
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, failed, ended, earliest, dies = {}, {}, {}, nil, false
+local reply, failed, ended, earliest, dies = {}, {}, {}, nil, 0
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
   local held = ended[member] or redis.call('hget', claims, string.sub(member, 17)) or ''
@@ -45,10 +45,10 @@ for i = 2, #items, 5 do
     ended[member] = state -- for another end of the same attempt in this call
     failed[#failed + 1] = {member = member, at = at, state = state, text = text, body = body, revived = snoozed or body}
     earliest = at and math.min(earliest or at, at) or earliest
-    dies = dies or not at
+    dies = dies + (at and 0 or 1)
   end
 end
-if dies then freed(meta, channel) end
+if dies > 0 then freed(meta, channel, dies) end
 if earliest then
   wake({meta = meta, waiters = waiters, channel = channel}, earliest, now)
 end

@@ -30,7 +30,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     ids[i] = string.sub(member, 17)
   end
   if #members > 0 then
-    freed(meta, channel)
+    freed(meta, channel, #members)
     bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now}, ids)
     redis.call('zrem', set, unpack(members))
   end
