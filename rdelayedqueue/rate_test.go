@@ -74,6 +74,16 @@ func TestTwoClientsTogetherKeepToTheRateAndReachIt(t *testing.T) {
 	}
 }
 
+func TestRateIsKeptToTheMicrosecond(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		const n, period = 150, time.Hour + 7*time.Microsecond
+		started := make(begun, 200)
+		consume(t, jobs(b.Peer(t), rdelayedqueue.WithRate(rratelimiter.Per(n, period))), started.handle)
+		offerMany(t, jobs(b.Peer(t)), n+20)
+		checkRate(t, started.collect(n+20), n, period)
+	})
+}
+
 // F2
 func TestLostRepliesDoNotExceedTheRate(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -9,6 +9,6 @@ local function allowed(rate, now, count, period)
 end
 
 local function spend(rate, now, n, count, period)
-  return math.ceil(math.max(tonumber(rate or 0), now) + n * period / count)
+  return math.max(tonumber(rate or 0), now) + math.ceil(n * period / count) -- their sum would lose what is below 1/8 µs
 end
 
