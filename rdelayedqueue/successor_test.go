@@ -138,13 +138,16 @@ func TestSuccessorOfAMessageThatWasEndedOtherwiseIsNone(t *testing.T) {
 // F25: also if they arrive together.
 func TestOneOfManySuccessorsOfAMessageCounts(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		q := jobs(b.Peer(t))
+		p := b.Peer(t)
+		q := jobs(p)
 		offer(t, q, "", 0)
 		offer(t, q, "", 0)
 		other, m := take(t, q), take(t, q)
 		const tries = 5
 		done := make(chan string, tries)
-		go func() { assert.NoError(t, other.Reject(t.Context(), "")) }() // while it is in flight the others gather
+		p.Withhold(1)
+		go func() { assert.NoError(t, other.Reject(t.Context(), "")) }()
+		synctest.Wait() // it is sent again soon, and the others gather meanwhile
 		for i := range tries {
 			go func() {
 				name := string(rune('a' + i))
