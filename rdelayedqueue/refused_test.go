@@ -33,7 +33,7 @@ type guarded struct {
 func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb *redis.Client, name string) guarded {
 	t.Helper()
 	opts := []rdelayedqueue.QueueOption{rdelayedqueue.WithVisibility(time.Hour), rdelayedqueue.WithMaxAttempts(2)}
-	q := redlatch.GetDelayedQueue[job](sound, name, opts...)
+	q := redlatch.GetDelayedQueue[job](sound, name, append(opts, rdelayedqueue.WithCapacity(1000))...)
 	offer(t, q, "dead", 0, rdelayedqueue.WithID("dead"))
 	require.NoError(t, take(t, q).Reject(t.Context(), "x"))
 	offer(t, q, "spent", 0, rdelayedqueue.WithID("spent")) // its attempts will be used up, and its claim run out
@@ -51,6 +51,7 @@ func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb
 			require.NoError(t, rdb.ZAdd(t.Context(), g.base+"flight", redis.Z{Score: 1, Member: member}).Err())
 		}
 	}
+	require.NoError(t, rdb.HSet(t.Context(), g.base+"meta", "full", 1).Err()) // somebody waits for room
 	// A client that sleeps: there is somebody to wake.
 	ghost := rdb.Subscribe(t.Context(), g.base+"wake:ghost")
 	t.Cleanup(func() { _ = ghost.Close() })
