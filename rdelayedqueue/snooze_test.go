@@ -18,6 +18,32 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
+// F25: of two ends of an attempt of which the first is not answered the second one is not done.
+func TestSecondEndOfAnAttemptIsNotCalledDone(t *testing.T) {
+	type message = rdelayedqueue.Message[job]
+	ends := map[string]func(ctx context.Context, m *message) error{
+		"snooze": func(ctx context.Context, m *message) error { return m.Snooze(ctx, time.Hour) },
+		"reject": func(ctx context.Context, m *message) error { return m.Reject(ctx, "no") },
+		"nack":   func(ctx context.Context, m *message) error { return m.Nack(ctx, time.Hour) },
+	}
+	for _, order := range [][2]string{{"snooze", "reject"}, {"snooze", "nack"}, {"reject", "snooze"}, {"nack", "reject"}, {"nack", "snooze"}} {
+		t.Run(order[0]+" "+order[1], func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				died := 0
+				p := b.Peer(t, redlatch.WithObserver(redlatch.Observer{DeadLetter: func(context.Context, redlatch.DeadLetterEvent) { died++ }}))
+				q := jobs(p)
+				offer(t, q, "", 0)
+				m := take(t, q)
+				p.LoseReplies(1000)
+				require.ErrorIs(t, ends[order[0]](t.Context(), m), redlatch.ErrUnknown)
+				p.LoseReplies(0)
+				require.ErrorIs(t, ends[order[1]](t.Context(), m), rdelayedqueue.ErrNotHeld)
+				assert.Zero(t, died)
+			})
+		})
+	}
+}
+
 func TestSnoozeCountsNoAttempt(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t), rdelayedqueue.WithMaxAttempts(2))

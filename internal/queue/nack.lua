@@ -15,7 +15,7 @@
 --             the successor
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
---          not its latest, or something else than this successor has ended it
+--          not its latest, or something else than this has ended it
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local bodies, channel, items = KEYS[8], ARGV[1], ARGV
 
@@ -31,6 +31,10 @@ for i = 2, #items, 5 do
   local body = limit == -2 and string.sub(member, 1, 16) .. text
   -- A successor is there if this has put it there: something else may have ended the attempt.
   if body and letter ~= 'h' and letter ~= 'r' and redis.call('hget', bodies, string.sub(member, 17)) ~= body then letter = nil end
+  -- So with the others: a snooze is no failure, and what was to die is dead. Of a message that was replaced all are the same.
+  if letter == 's' and limit ~= -1 or letter == 'n' and number ~= '0' and (limit == -1 or delay < 0 and not redis.call('zscore', dead, member)) then
+    letter = nil
+  end
   -- No attempts are what is left after this has made the new one due.
   reply[#reply + 1] = (letter == 'r' or letter == 'n' and number == '0') and 2 or letter and not (body and letter ~= 'h') and 1 or 0
   if letter == 'h' or letter == 'r' then
