@@ -156,7 +156,8 @@ func WithDedupe(d time.Duration) QueueOption {
 func WithCapacity(n int) QueueOption { return queueOption(func(s *settings) { s.room.Capacity = n }) }
 
 // WithWait sets for how long an offer waits for room in a queue with [WithCapacity], besides the time that it waits for Redis; a batch takes
-// that of the queue. The offers of a client wait in their order. Defaults to 0: such an offer returns [ErrFull] at once.
+// that of the queue. The offers of a client wait in their order; those of others, and those that come later and need less room, may pass
+// them. An error of Redis ends the wait. Defaults to 0: such an offer returns [ErrFull] at once.
 func WithWait(d time.Duration) WaitOption { return waitOption(d) }
 
 // WithVisibility sets how long a claim lasts, 1 s to 7 days: a message that is neither acknowledged nor extended by
@@ -180,7 +181,8 @@ func WithBackoff(f func(attempt int) time.Duration) SharedOption {
 // at once, and then one each period/n, so that never more than n + t*n/period have begun after a time t. What waits for the rate
 // is not claimed. rratelimiter.Window is redlatch.ErrInvalid. Without WithRate there is no bound. [Queue.Take] keeps to the
 // queue's rate, [Queue.Consume] to its own if it has one; Redis counts the messages of all that have one together, as the
-// time that they take, and others not at all: so give all consumers of a queue the same.
+// time that they take, and others not at all: so give all consumers of a queue the same. One without a rate beside others with
+// one may find a message up to 15 s late.
 //
 // A message counts when it is claimed, also for a further attempt, and also if it is given back: after a reply that was lost, or
 // when its consumer stops before its handler has begun, the rate is not reached. A consumer with a rate claims nothing ahead

@@ -78,10 +78,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       earliest = math.min(earliest or at, at)
     end
   end
-  if room < 0 then
-    local lacks = whole == '1' and -room or 1
-    redis.call('hset', meta, 'full', math.min(tonumber(redis.call('hget', meta, 'full') or lacks), lacks))
-  end
+  if room < 0 then refused(meta, whole == '1' and -room or 1) end
   local none = room < 0 and whole == '1'
   for i = 1, none and #reply or 0 do reply[i] = 4 end
   if none or size == 0 and #flying == 0 then return reply end

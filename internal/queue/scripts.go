@@ -94,7 +94,7 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &replaceSource, &offerSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &replaceSource, &offerSource)
 	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &expireSource, &rateSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
