@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -67,10 +68,7 @@ func run(ctx context.Context, url string) error {
 	consuming, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- queue.Consume(consuming, s.add, rdelayedqueue.WithConcurrency(3)) }()
-	defer func() {
-		stop()
-		<-ended
-	}()
+	defer stop()
 
 	var authors sync.WaitGroup
 	failed := make(chan error, 3)
@@ -83,7 +81,9 @@ func run(ctx context.Context, url string) error {
 			return err
 		}
 	}
-	return s.check(ctx)
+	err = s.check(ctx)
+	stop()
+	return errors.Join(err, <-ended)
 }
 
 // write edits a document, pauses until it is about to be indexed, and edits it again.
