@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,18 +149,18 @@ func counts(t *testing.T, q *rdelayedqueue.Queue[job]) rdelayedqueue.Stats {
 func TestLargeBatchFollowsTheConsumers(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t), rdelayedqueue.WithCapacity(120), rdelayedqueue.WithWait(time.Hour))
-		handled := 0
+		var handled atomic.Int64
 		consume(t, jobs(b.Peer(t)), func(context.Context, *rdelayedqueue.Message[job]) error {
-			handled++
+			handled.Add(1)
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		})
 		_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], 450))
 		require.NoError(t, err)
-		assert.GreaterOrEqual(t, handled, 450-120)
+		assert.GreaterOrEqual(t, handled.Load(), int64(450-120))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, 450, handled)
+		assert.EqualValues(t, 450, handled.Load())
 	})
 }
 

@@ -20,6 +20,7 @@ package redlatchtest
 import (
 	"context"
 	"encoding/hex"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type Server struct {
 	mini *miniredis.Miniredis
 	log  *testLog
 
+	dials sync.RWMutex // no dial is under way when the server stops
+
 	mu      sync.Mutex // guards clients
 	clients map[*redlatch.Client]*wires.Wires
 }
@@ -49,17 +52,26 @@ func Start(tb testing.TB) *Server {
 	s := &Server{tb: tb, mini: miniredis.NewMiniRedis(), log: &testLog{tb: tb}, clients: map[*redlatch.Client]*wires.Wires{}}
 	s.mini.ClockTTL(true)
 	tb.Cleanup(func() {
+		s.dials.Lock()
 		s.mini.Close()
+		s.dials.Unlock()
 		s.log.end()
 	})
 	return s
+}
+
+// dial returns a new connection. A client that was not closed may ask for one as the test ends.
+func (s *Server) dial() (net.Conn, error) {
+	s.dials.RLock()
+	defer s.dials.RUnlock()
+	return s.mini.Dial()
 }
 
 // Client returns a new client of the server, as another process would have it. It logs to the test, and is closed when the
 // test ends, without a grace for what is still held; options may say otherwise. Bad options end the test.
 func (s *Server) Client(opts ...redlatch.Option) *redlatch.Client {
 	s.tb.Helper()
-	w := wires.New(s.mini.Dial)
+	w := wires.New(s.dial)
 	rdb := pipe.Client(w.Dial)
 	c, err := redlatch.New(rdb, append([]redlatch.Option{redlatch.WithCloseGrace(0), redlatch.WithLogger(s.log.logger())}, opts...)...)
 	if err != nil {
@@ -135,7 +147,7 @@ func (s *Server) Restart(data Data) {
 	if data == Empty {
 		s.mini.FlushAll()
 	}
-	admin := pipe.Client(s.mini.Dial)
+	admin := pipe.Client(s.dial)
 	defer admin.Close()
 	if err := admin.ScriptFlush(context.WithoutCancel(s.tb.Context())).Err(); err != nil {
 		s.tb.Errorf("redlatchtest: restart: %v", err)
