@@ -180,9 +180,7 @@ func (h *handler) overview(r *request) (any, error) {
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		o.Counts = append(o.Counts, count{kind, counts[kind], bar{Width: max(1, chart*counts[kind]/most)}})
 	}
-	if err := h.queueLines(r, o); err != nil {
-		return nil, err
-	}
+	queueLines(o)
 	o.Census = h.crowd.look(r.ctx)
 	o.Circles = o.Census.Circles()
 	now := time.Now()
@@ -244,7 +242,7 @@ func (h *handler) tally(ctx context.Context, o *overview, counts map[string]int,
 }
 
 // queueLines completes the lines of the queues that have most to deliver.
-func (h *handler) queueLines(r *request, o *overview) error {
+func queueLines(o *overview) {
 	slices.SortFunc(o.Queues, func(a, b queueLine) int {
 		return cmp.Or(cmp.Compare(b.Stats.Ready+b.Stats.Dead, a.Stats.Ready+a.Stats.Dead), cmp.Compare(a.Name, b.Name))
 	})
@@ -259,7 +257,6 @@ func (h *handler) queueLines(r *request, o *overview) error {
 			x += chart * n / all
 		}
 	}
-	return nil
 }
 
 func first[T any](all []T, n int) []T { return all[:min(n, len(all))] }

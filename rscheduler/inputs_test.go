@@ -2,6 +2,7 @@ package rscheduler_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,8 @@ func TestKeysOfAnotherVersionAreRefused(t *testing.T) {
 					require.ErrorContains(t, err, c.says, what)
 				}
 				assert.Equal(t, before, r.Hash(t, meta))
-				assert.Len(t, r.Keys(t), 1)
+				keys := slices.DeleteFunc(r.Keys(t), func(key string) bool { return key == "redlatch_dq:{billing}:ticks:waiters" })
+				assert.Equal(t, []string{meta}, keys, "a consumer may have begun to sleep")
 				assert.Empty(t, r.take())
 			})
 		})
