@@ -45,9 +45,9 @@ func TestSuccessorFollowsUnderTheSameID(t *testing.T) {
 func TestHandlersWorkInSteps(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))
-		var steps []int
+		begun := make(chan int, 4)
 		consume(t, jobs(b.Peer(t)), func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
-			steps = append(steps, m.Value.N)
+			begun <- m.Value.N
 			if m.Value.N == 3 {
 				return nil
 			}
@@ -55,12 +55,12 @@ func TestHandlersWorkInSteps(t *testing.T) {
 		})
 		start := time.Now()
 		offer(t, q, "", 0)
-		for len(steps) < 4 {
-			time.Sleep(10 * time.Millisecond)
-			synctest.Wait()
+		for n := range 4 {
+			assert.Equal(t, n, <-begun)
 		}
-		assert.Equal(t, []int{0, 1, 2, 3}, steps)
 		assert.InDelta(t, 3, time.Since(start).Seconds(), 0.1, "a sleeper hears of each")
+		time.Sleep(time.Second)
+		synctest.Wait()
 		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
 	})
 }
