@@ -102,12 +102,9 @@ const MaxHeaders = 4 << 10
 func (o offer) with(i Item, observer map[string]string) offer {
 	headers := i.Headers
 	if len(observer) > 0 {
-		headers = maps.Clone(observer)
-		for key, value := range i.Headers {
-			if _, taken := headers[key]; !taken {
-				headers[key] = value
-			}
-		}
+		headers = make(map[string]string, len(i.Headers)+len(observer))
+		maps.Copy(headers, i.Headers)
+		maps.Copy(headers, observer)
 	}
 	text := headerText(headers)
 	if len(text) > MaxHeaders {
@@ -154,14 +151,12 @@ func apart(a, b *entry[offer]) bool {
 
 // delayOf returns when an item is due as offer.lua takes it.
 func delayOf(i Item) any {
-	text := ""
-	switch {
-	case !i.At.IsZero():
-		text = "@" + strconv.FormatInt(i.At.Add(time.Microsecond-1).UnixMicro(), 10)
-	case !i.Replace:
+	if i.At.IsZero() && !i.Replace {
 		return micros(i.Delay)
-	default:
-		text = strconv.FormatInt(micros(i.Delay), 10)
+	}
+	text := strconv.FormatInt(micros(i.Delay), 10)
+	if !i.At.IsZero() {
+		text = "@" + strconv.FormatInt(i.At.Add(time.Microsecond-1).UnixMicro(), 10)
 	}
 	if i.Replace {
 		text = "r" + text

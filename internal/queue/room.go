@@ -20,13 +20,11 @@ type Room struct {
 // await offers what was refused again when there may be room, until the wait is over. Of the offers of a client one at a time waits for Redis,
 // in their order; the others wait for that one. What else went wrong before is that some are not confirmed.
 func (c *client) await(ctx context.Context, offers []offer, outcomes []Outcome, failed error, wait time.Duration) error {
-	over := time.NewTimer(wait)
-	defer over.Stop()
+	over, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	ends := func() error {
-		select {
-		case <-c.core.Closing():
+		if c.core.Closed() {
 			return errs.ErrClosed
-		default:
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("%w: %w", err, ErrFull)
@@ -35,9 +33,7 @@ func (c *client) await(ctx context.Context, offers []offer, outcomes []Outcome, 
 	}
 	select {
 	case c.waiting <- struct{}{}:
-	case <-over.C:
-		return ends()
-	case <-ctx.Done():
+	case <-over.Done():
 		return ends()
 	case <-c.core.Closing():
 		return ends()
@@ -49,22 +45,18 @@ func (c *client) await(ctx context.Context, offers []offer, outcomes []Outcome, 
 	if confirmed {
 		w.Subscribed() // there may be room since the offer was refused, or the one before got its own
 	}
+	recheck := time.NewTimer(safetyMost)
+	defer recheck.Stop()
 	for {
-		recheck := time.NewTimer(safetyLeast + rand.N(safetyMost-safetyLeast)) // should the message be lost
+		recheck.Reset(safetyLeast + rand.N(safetyMost-safetyLeast)) // should the message be lost
 		select {
 		case <-w:
 		case <-recheck.C:
-		case <-over.C:
-			recheck.Stop()
-			return ends()
-		case <-ctx.Done():
-			recheck.Stop()
+		case <-over.Done():
 			return ends()
 		case <-c.core.Closing():
-			recheck.Stop()
 			return ends()
 		}
-		recheck.Stop()
 		var again []offer
 		var places []int
 		for i, outcome := range outcomes {
