@@ -12,14 +12,12 @@ local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, client = ARGV[1], ARGV[2]
 
 redis.call('zrem', waiters, client)
-local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
-local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
+local at = earliest(due, flight)
 if redis.call('hget', meta, 'spare') == client then
   redis.call('hdel', meta, 'alarm') -- so that one is notified below, which finds another spare
 end
-if first or expiry then
+if at then
   local time = redis.call('time')
-  local at = math.min(tonumber(first or expiry), tonumber(expiry or first))
   wake({meta = meta, waiters = waiters, channel = channel}, at, time[1] * 1000000 + time[2])
 end
 return 1

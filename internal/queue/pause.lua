@@ -20,10 +20,8 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
   local paused = lasts < 0 and '1' or lasts > 0 and string.format('%.0f', now + lasts) or '0'
-  local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
-  local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
-  if first or expiry then -- those that sleep in an endless pause have no alarm, and that of a longer one is late
-    local at = math.min(tonumber(first or expiry), tonumber(expiry or first))
+  local at = earliest(due, flight)
+  if at then -- those that sleep in an endless pause have no alarm, and that of a longer one is late
     wake({meta = meta, waiters = waiters, channel = channel, paused = paused}, at, now)
   end
   local left = redis.call('hlen', bodies) == 0 and lifetime(meta, now, paused)

@@ -30,6 +30,9 @@ var idleSource string
 //go:embed bury.lua
 var burySource string
 
+//go:embed next.lua
+var nextSource string
+
 //go:embed rate.lua
 var rateSource string
 
@@ -96,8 +99,8 @@ var pauseSource string
 var (
 	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &replaceSource, &offerSource)
 	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &expireSource, &rateSource, &claimSource)
-	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
-	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
+	waitScript       = script.Embedded("rdelayedqueue.wait", &nextSource, &waitSource)
+	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &nextSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &givebackSource)
 	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &idleSource, &ackSource)
 	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &nackSource)
@@ -110,7 +113,7 @@ var (
 	statsScript      = script.Embedded("rdelayedqueue.stats", &statsSource)
 	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &redriveSource)
 	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &idleSource, &burySource, &purgeSource)
-	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &idleSource, &pauseSource)
+	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &nextSource, &idleSource, &pauseSource)
 )
 
 // record returns the key of a client's last call of a kind.

@@ -8,7 +8,8 @@
 -- ARGV[1]  the caller's version of the layout
 --
 -- Returns  an array: delayed, ready, in flight, dead; 0 if the queue is not paused, 1 if its pause has no end, or when it ends, µs; how
---          many of the first three have an error; for how long the first one has been due that waits, µs, or 0; or one negative number, the layout's version, if it is higher than the caller's
+--          many of the first three have an error; for how long the first one has been due that waits, µs, or 0; or one negative number,
+--          the layout's version, if it is higher than the caller's
 local due, flight, dead, meta, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local layout = ARGV[1]
 

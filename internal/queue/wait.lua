@@ -19,11 +19,9 @@ local channel, client, listens, later, ahead = ARGV[1], ARGV[2], tonumber(ARGV[3
 
 local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at', 'rate')
 local paused, alarm, alarm_at, spare, spare_at, rate = unpack(head)
-local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
-local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
+local at = earliest(due, flight)
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local at = (first or expiry) and math.min(tonumber(first or expiry), tonumber(expiry or first))
 if at and paused then
   at = paused ~= '1' and math.max(at, tonumber(paused)) or nil
 end

@@ -68,6 +68,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/expire.lua":  {"due", "flight", "claims", "dead", "errors"},
 	"internal/queue/idle.lua":    {"meta"},
 	"internal/queue/nack.lua":    {"m.at and due or dead"},
+	"internal/queue/next.lua":    {"due", "flight"},
 	"internal/queue/once.lua":    {"call.meta", "call.record"},
 	"internal/queue/place.lua":   {"meta", "due", "flight", "bodies", "claims", "errors"},
 	"internal/queue/replace.lua": {"meta", "dead", "due", "flight", "bodies", "claims", "errors", "done"},
