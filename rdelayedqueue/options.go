@@ -197,7 +197,7 @@ func WithRate(r rratelimiter.Rate) SharedOption {
 // returns [ErrDead]. Defaults to a generated UUIDv7.
 func WithID(id string) OfferOption { return offerOption(func(s *offering) { s.id = &id }) }
 
-// WithReplace has the message take the place of one with the id of [WithID], which it needs: of many offers the last one counts, once.
+// WithReplace puts the message in the place of one with the id of [WithID], which it needs: of many offers the last one counts, once.
 // One that waits gets the value, the headers, the options and the due time of this offer, and its attempts are counted from 1. One in
 // flight goes on; the new one is due when that claim has ended, in whatever way, and its own delay is over. A message that was acknowledged
 // within the time of [WithDedupe] does not keep the new one out. A dead letter does, with [ErrDead].

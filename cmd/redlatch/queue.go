@@ -249,9 +249,8 @@ func (a *app) queueCancel() *cobra.Command {
 	yes, attempts, text := false, 0, ""
 	cmd := &cobra.Command{
 		Use: "cancel NAME [ID]", Short: "Delete a message, or those that fail", Args: checked(cobra.RangeArgs(1, 2)),
-		Long: `Delete a message. If it is in flight, the context of its handler ends. Without an id: all that are delayed or ready, and
-have had an attempt that ended with an error, so many attempts and such an error. "get --json --payloads" prints a message
-before it is gone.`,
+		Long: `Delete a message. If it is in flight, the context of its handler ends. Without an id: all that are delayed or ready,
+have failed, and are those that --attempts and --error name. "get --json --payloads" prints a message before it is gone.`,
 		Example: "  redlatch queue cancel mails 01a20e3c-4314-7d0b-80c6-22963ef0764d\n  redlatch queue cancel mails --attempts 5 --error 'nil map'",
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			if len(args) == 2 && (attempts != 0 || text != "") {
