@@ -14,7 +14,9 @@ local ttls = has_times() and redis.call('hpttl', key, 'fields', #entries, unpack
 local left = redis.call('pttl', key)
 for i, value in ipairs(values) do
   local ttl = ttls and ttls[i] or -1
-  if ttl < 0 or left >= 0 and left < ttl then
+  if ttl == -2 then -- hmget still finds an entry in its last millisecond, hpttl may not
+    ttl = 0
+  elseif ttl == -1 or left >= 0 and left < ttl then
     ttl = left
   end
   reply[2 * i - 1], reply[2 * i] = value, ttl < 0 and 0 or math.max(ttl, 1)

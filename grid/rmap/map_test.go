@@ -236,6 +236,23 @@ func TestEntriesHaveTimesToLive(t *testing.T) {
 	})
 }
 
+// The server still finds an entry in its last millisecond, but says that it has no time to live.
+func TestChangeInTheLastMillisecondOfAnEntryKeepsItsTime(t *testing.T) {
+	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {
+		m, ctx := withTTLs(t, p), t.Context()
+		for range 20 {
+			require.NoError(t, m.Set(ctx, "a", "1", rmap.WithTTL(20*time.Millisecond)))
+			began, there := time.Now(), true
+			for there && time.Since(began) < 10*time.Second {
+				var err error
+				there, err = m.CompareAndSwap(ctx, "a", "1", "1")
+				require.NoError(t, err)
+			}
+			require.False(t, there, "it is over")
+		}
+	})
+}
+
 func TestServerWithoutTimesOfEntriesIsErrUnsupported(t *testing.T) {
 	gridtest.InMemory(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, m := t.Context(), rmap.New[string, string](p.Client, "m")

@@ -29,7 +29,9 @@ if ttl ~= '0' then -- before the first write: a server without such times refuse
   if left.err then
     return left
   end
-  ttl = ttl == '-1' and tostring(math.max(left[1], 0)) or ttl
+  if ttl == '-1' then -- hget still finds an entry in its last millisecond, in which hpttl is -2 or 0
+    ttl = tostring(left[1] ~= -1 and redis.call('hexists', key, field) == 1 and math.max(left[1], 1) or 0)
+  end
 end
 local refused = guard(key, 'hash', fence, token, keep)
 if refused then
