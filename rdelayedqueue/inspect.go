@@ -57,7 +57,11 @@ type Entry[T any] struct {
 	// Headers are those of the offer, see [Message.Headers]. Of a message that was replaced in flight this and the value are those of the
 	// new one, and Attempt is 0.
 	Headers map[string]string
-	State   State
+	// Priority is that of WithPriority.
+	Priority int
+	// Group is that of WithGroup; empty for none.
+	Group string
+	State State
 	// Attempt is how often the message was claimed, without claims that were given back before work began or were snoozed.
 	Attempt int
 	// DueAt is when the message is due. For a claimed message it is when the claim runs out or ran out, for a dead
@@ -68,7 +72,7 @@ type Entry[T any] struct {
 }
 
 func (q *Queue[T]) entry(e queue.Entry) Entry[T] {
-	entry := Entry[T]{ID: e.ID, Raw: e.Payload, Headers: e.Headers, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
+	entry := Entry[T]{ID: e.ID, Raw: e.Payload, Headers: e.Headers, Priority: e.Priority, Group: e.Group, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
 	if codec.Unmarshal(q.settings.codec, e.Payload, &entry.Value) != nil {
 		var zero T
 		entry.Value = zero
@@ -90,7 +94,8 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	return &entry, nil
 }
 
-// All returns the messages of a state, sorted by DueAt. Ready messages whose claims ran out come last. Messages that change
+// All returns the messages of a state, sorted by DueAt; those that are delayed or ready by priority first, and of each priority those that
+// wait for a place in their group apart. Ready messages whose claims ran out come last. Messages that change
 // their state meanwhile may be missed or listed twice; the loop may change them itself.
 //
 // It asks for the next messages when the loop gets there: one round trip for each 100 messages or 1 MiB, which blocks and
@@ -154,6 +159,11 @@ type Stats struct {
 	// Oldest is for how long the message has been due that is delivered next, by Redis's clock; 0 if none is ready. A message
 	// whose claim ran out has been due since then.
 	Oldest time.Duration
+	// Groups is of how many groups a message waits for another one, see [WithGroup].
+	Groups int
+	// Priorities has the numbers of messages with priorities from 1 to 9 that are delayed or ready. The others have priority 0, of which
+	// it has none.
+	Priorities [10]int
 }
 
 // Stats counts the messages of the queue. It blocks and fails as [Queue] describes, and costs one round trip for any

@@ -91,7 +91,7 @@ func (m *Message[T]) Snooze(ctx context.Context, d time.Duration) error {
 }
 
 // Successor acknowledges the message and offers another under the same id, due after delay, in one step: the next part of a long job, or the
-// next of a chain. It keeps the headers, the attempts and the expiry of this message unless opts say otherwise; its own attempts count from 1.
+// next of a chain. It keeps the headers, the attempts, the expiry, the priority and the group of this message unless opts say otherwise; its own attempts count from 1.
 // The queue's capacity and dedupe time do not matter. If another message has replaced this one in flight, the successor takes the
 // place of that too. [WithID], [WithReplace], a negative delay, and a value that Offer would refuse are redlatch.ErrInvalid.
 //
@@ -114,7 +114,7 @@ func (m *Message[T]) succeed(ctx context.Context, value T, delay time.Duration, 
 	if err != nil {
 		return err
 	}
-	item.Headers, item.Own = s.headers, s.own
+	item.Headers, item.Own = s.headers, m.queue.own(s)
 	return m.message.Succeed(ctx, item)
 }
 

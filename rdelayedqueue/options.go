@@ -70,6 +70,7 @@ type settings struct {
 	maxPayload int
 	dedupe     time.Duration
 	room       queue.Room
+	groups     queue.Group // without a key
 
 	visibility time.Duration
 	attempts   int
@@ -90,6 +91,7 @@ type offering struct {
 	replace bool
 	expires bool
 	wait    *time.Duration // nil for the queue's
+	group   *string        // its key; nil for none
 	own     queue.Own
 }
 
@@ -104,6 +106,14 @@ func (s *offering) validate() error {
 		return fmt.Errorf("%w: WithReplace needs an id of WithID", errs.ErrInvalid)
 	case attempts < 0 || attempts > maxAttempts:
 		return fmt.Errorf("%w: number of attempts %d is not between 0 and %d", errs.ErrInvalid, attempts, maxAttempts)
+	}
+	if p := or(s.own.Priority, 0); p < 0 || p > queue.MaxPriority {
+		return fmt.Errorf("%w: priority %d is not between 0 and %d", errs.ErrInvalid, p, queue.MaxPriority)
+	}
+	if s.group != nil {
+		if err := checkText("group", *s.group); err != nil {
+			return err
+		}
 	}
 	if s.expires {
 		if err := errs.Between("expiry", s.own.Expiry, time.Millisecond, maxDelay); err != nil {
@@ -124,6 +134,7 @@ func defaults() settings {
 		codec:       codec.MsgPack{},
 		maxPayload:  1 << 20,
 		dedupe:      10 * time.Minute,
+		groups:      queue.Group{Limit: 1},
 		visibility:  30 * time.Second,
 		attempts:    10,
 		backoff:     queue.DefaultBackoff,
@@ -159,6 +170,14 @@ func WithCapacity(n int) QueueOption { return queueOption(func(s *settings) { s.
 // that of the queue. The offers of a client wait in their order; those of others, and those that come later and need less room, may pass
 // them. An error of Redis ends the wait. Defaults to 0: such an offer returns [ErrFull] at once.
 func WithWait(d time.Duration) WaitOption { return waitOption(d) }
+
+// WithGroupLimit sets how many messages of one group may be in flight at a time, 1 to 10,000: see [WithGroup]. That of the queue which
+// offered a message counts; all producers of a queue should have the same. Defaults to 1.
+func WithGroupLimit(n int) QueueOption { return queueOption(func(s *settings) { s.groups.Limit = n }) }
+
+// WithGroupSkip has the messages of a group pass one that waits for its retry, or was snoozed. By default they wait with it, which keeps
+// their order.
+func WithGroupSkip() QueueOption { return queueOption(func(s *settings) { s.groups.Skip = true }) }
 
 // WithVisibility sets how long a claim lasts, 1 s to 7 days: a message that is neither acknowledged nor extended by
 // then is delivered again. Consume renews it while a handler runs. Defaults to 30 s.
@@ -208,6 +227,22 @@ func WithReplace() OfferOption { return offerOption(func(s *offering) { s.replac
 func WithExpiry(d time.Duration) OfferOption {
 	return offerOption(func(s *offering) { s.own.Expiry, s.expires = d, true })
 }
+
+// WithPriority sets the priority of the message, 0 to 9: of those that are due the higher ones are delivered first, and those of the same
+// priority in order of the time at which they were due, rounded up to a millisecond. A steady flow of high ones starves low ones. Defaults to
+// 0.
+func WithPriority(p int) OfferOption { return offerOption(func(s *offering) { s.own.Priority = &p }) }
+
+// WithGroup sets the group of the message, 1 to 512 bytes of UTF-8 without control characters, such as the id of a customer. Messages of a
+// group are delivered in the order of the times at which they are due, and then of offering, and only [WithGroupLimit] of them (1 by
+// default) are in flight at a time; messages of other groups, and those without one, pass them. Within a group the priority does not count:
+// its next message has the priority that it was offered with, among those of others.
+//
+// A message whose attempt failed, which was snoozed, or whose claim ran out, keeps its place, and the group waits for it unless the queue
+// has [WithGroupSkip]. [Queue.Reschedule], [WithReplace], [Queue.Redrive] and [Message.Successor] put it behind those that are due before. When
+// a process dies, the group goes on after the visibility. A message that is cancelled in flight keeps its place until its handler has
+// returned, or until the visibility is over. A message that is replaced in flight keeps its group and its priority.
+func WithGroup(key string) OfferOption { return offerOption(func(s *offering) { s.group = &key }) }
 
 // WithHeaders sets the headers of the message, for what is not part of its value: see Message.Headers. They are UTF-8 and have at most 4 KiB
 // as JSON. Those of an observer are added, and go before these; all of its own are left out if there would be more than 4 KiB.
@@ -283,6 +318,7 @@ func (s *settings) validate() error {
 		{"maximum payload", s.maxPayload, 1, 64 << 20},
 		{"number of attempts", s.attempts, 0, maxAttempts},
 		{"capacity", s.room.Capacity, 0, 1 << 30},
+		{"group limit", s.groups.Limit, 1, 10_000},
 		{"concurrency", s.concurrency, 1, 100_000},
 		{"prefetch", or(s.prefetch, 0), 0, 100},
 	} {

@@ -60,6 +60,8 @@ type Item[T any] struct {
 	Expiry      time.Duration     // as for WithExpiry; 0 for no end
 	Headers     map[string]string // as for WithHeaders
 	MaxAttempts int               // as for WithMaxAttempts; 0 for the consumer's
+	Priority    int               // as for WithPriority
+	Group       string            // as for WithGroup; empty for none
 }
 
 const maxDelay = queue.MaxDelay
@@ -138,7 +140,7 @@ func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts [
 	if err != nil {
 		return "", 0, err
 	}
-	item.ID, item.At, item.Headers, item.Replace, item.Own = or(s.id, ""), at, s.headers, s.replace, s.own
+	item.ID, item.At, item.Headers, item.Replace, item.Own = or(s.id, ""), at, s.headers, s.replace, q.own(s)
 	room := queue.Room{Capacity: q.settings.room.Capacity, Wait: or(s.wait, q.settings.room.Wait)}
 	ids, outcomes, err := q.queue.Offer(ctx, []queue.Item{item}, room)
 	if len(ids) == 0 {
@@ -192,12 +194,28 @@ func (q *Queue[T]) itemOf(i Item[T]) (queue.Item, error) {
 	if i.MaxAttempts != 0 {
 		s.own.Attempts = &i.MaxAttempts
 	}
+	if i.Priority != 0 {
+		s.own.Priority = &i.Priority
+	}
+	if i.Group != "" {
+		s.group = &i.Group
+	}
 	if err := s.validate(); err != nil {
 		return queue.Item{}, err
 	}
 	item, err := q.item(i)
-	item.ID, item.Headers, item.Replace, item.Own = i.ID, i.Headers, i.Replace, s.own
+	item.ID, item.Headers, item.Replace, item.Own = i.ID, i.Headers, i.Replace, q.own(s)
 	return item, err
+}
+
+// own returns the terms of a message with these settings.
+func (q *Queue[T]) own(s offering) queue.Own {
+	if s.group != nil {
+		group := q.settings.groups
+		group.Key = *s.group
+		s.own.Group = &group
+	}
+	return s.own
 }
 
 // item validates and encodes the value and the delay of an item.
@@ -215,19 +233,21 @@ func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	return queue.Item{Delay: i.Delay, Payload: payload}, nil
 }
 
-// maxID is the longest id, in bytes.
+// maxID is the longest id or group, in bytes.
 const maxID = 512
 
-func checkID(id string) error {
+func checkID(id string) error { return checkText("id", id) }
+
+func checkText(what, text string) error {
 	switch {
-	case id == "":
-		return fmt.Errorf("%w: the id is empty", errs.ErrInvalid)
-	case len(id) > maxID:
-		return fmt.Errorf("%w: the id has %d bytes, more than %d", errs.ErrInvalid, len(id), maxID)
-	case !utf8.ValidString(id):
-		return fmt.Errorf("%w: the id is not valid UTF-8", errs.ErrInvalid)
-	case strings.ContainsFunc(id, unicode.IsControl):
-		return fmt.Errorf("%w: the id has a control character", errs.ErrInvalid)
+	case text == "":
+		return fmt.Errorf("%w: the %s is empty", errs.ErrInvalid, what)
+	case len(text) > maxID:
+		return fmt.Errorf("%w: the %s has %d bytes, more than %d", errs.ErrInvalid, what, len(text), maxID)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w: the %s is not valid UTF-8", errs.ErrInvalid, what)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return fmt.Errorf("%w: the %s has a control character", errs.ErrInvalid, what)
 	}
 	return nil
 }

@@ -9,18 +9,23 @@
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  done: sorted set, ids by the time at which they are forgotten, µs
 -- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged
--- ARGV[1]  prefix of the clients' channels if producers may wait for room, or nothing
+-- KEYS[10] waiters: sorted set, clients that hear wake-ups; this and what follows only if some messages are of groups
+-- KEYS[11] groups: sorted set, see group.lua
+-- KEYS[12] places: hash, see group.lua
+-- ARGV[1]  prefix of the clients' channels if producers may wait for room, or some messages are of groups; or nothing
 -- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms
 --
 -- Returns  an array: for each message 1 if it is done under this claim, 2 if another message has replaced it, which nack.lua makes due,
 --          0 if the claim is not its latest
 local meta, due, flight, dead, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claims, errors, done, receipts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local waiters, groups, places = KEYS[10], KEYS[11], KEYS[12]
 local channel, items = ARGV[1], ARGV
+local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, members, ids, forget, numbers, longest, asked = {}, {}, {}, {}, {}, 0, {}
+local reply, members, ids, forget, numbers, longest, asked, missed = {}, {}, {}, {}, {}, 0, {}, {}
 for i = 2, #items, 3 do
   asked[#asked + 1] = string.sub(items[i], 17)
 end
@@ -35,6 +40,7 @@ for n, id in ipairs(asked) do
     reply[#reply + 1] = 1
   else
     local replaced = string.sub(states[n] or '', 1, 17) == 'r' .. claim or states[n] == 'n' .. claim .. '0' -- nack.lua has run
+    missed[#missed + 1] = member
     reply[#reply + 1] = replaced and 2 or redis.call('hget', receipts, id) == claim and 1 or 0
   end
 end
@@ -43,6 +49,7 @@ old[#old + 1] = '' -- without an old one they do nothing, and fail if those belo
 redis.call('zrem', done, unpack(old))
 redis.call('hdel', receipts, unpack(old))
 if #ids == 0 then
+  vacate(queue, missed, now)
   return reply
 end
 if channel ~= '' then freed(meta, channel, #ids) end
@@ -66,4 +73,6 @@ end
 redis.call('hdel', bodies, unpack(ids))
 redis.call('hdel', claims, unpack(ids))
 redis.call('hdel', errors, unpack(ids))
+arrange(queue, members, now)
+vacate(queue, missed, now)
 return reply

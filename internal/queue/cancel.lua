@@ -8,6 +8,9 @@
 -- KEYS[6]  bodies: hash, id -> sequence (16 bytes) and more
 -- KEYS[7]  claims: hash, id -> latest claim
 -- KEYS[8]  errors: hash, id -> text of the last error
+-- KEYS[9]  waiters: sorted set, clients that hear wake-ups
+-- KEYS[10] groups: sorted set, see group.lua
+-- KEYS[11] places: hash, see group.lua
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  number of the call
 -- ARGV[3]  prefix of the clients' channels, of which one is notified of an x and the number of the claim
@@ -15,13 +18,14 @@
 --
 -- Returns  an array: for each id 1 if it was removed, 0 if there is none; or as once.lua says
 local meta, record, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local waiters, groups, places = KEYS[9], KEYS[10], KEYS[11]
 local layout, number, channel, asked = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest of the script
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local reply, ids, places, found, tell = {}, {}, {}, {}, {}
+  local reply, ids, from, members, found, tell = {}, {}, {}, {}, {}, {}
   for i = 4, #asked do
     local id = asked[i]
     local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
@@ -29,7 +33,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     local place = ends and flight or redis.call('zscore', due, member) and due or redis.call('zscore', dead, member) and dead
     reply[i - 3] = place and not found[id] and 1 or 0
     if reply[i - 3] == 1 then
-      found[id], ids[#ids + 1], places[#places + 1] = true, id, {place, member}
+      found[id], ids[#ids + 1], from[#from + 1], members[#members + 1] = true, id, place, member
       local claim, client = string.match(redis.call('hget', claims, id) or '', '^[hr](' .. string.rep('%d', 16) .. ')%d* (.*)$')
       if ends and client and tonumber(ends) > now then tell[#tell + 1] = {channel .. client, 'x' .. claim} end
     end
@@ -38,8 +42,8 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     freed(meta, channel, #ids)
     bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now, tell = tell}, ids)
   end
-  for _, place in ipairs(places) do
-    redis.call('zrem', place[1], place[2])
-  end
+  local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+  for i, member in ipairs(members) do remove(queue, from[i], member) end
+  arrange(queue, members, now)
   return reply
 end)

@@ -9,6 +9,8 @@
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  waiters: sorted set, clients that hear wake-ups
 -- KEYS[9]  the caller's last claim: its number, then member, claim and due time of what it claimed, line by line
+-- KEYS[10] groups: sorted set, see group.lua
+-- KEYS[11] places: hash, see group.lua
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  prefix of the clients' channels
 -- ARGV[3]  messages wanted
@@ -24,8 +26,8 @@
 -- Returns  an array: 0, 1 if more may be due than was looked at, 2 if the rate allows no more now, -1 if the call was settled before, or
 --          -v for a layout of the higher version v; then for each message its member, claim, attempt, due time and body; then what
 --          exhaust adds
-local meta, due, flight, dead, bodies, claims, errors, waiters, record =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local meta, due, flight, dead, bodies, claims, errors, waiters, record, groups, places =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local client, number, most, count, period, more = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
@@ -37,10 +39,13 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
-expire(due, flight, claims, stamp)
+local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+expire(queue, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
 local ready = (paused or quota == 0) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota + more)
+local lanes = nil
+if #ready > 0 and tonumber(ready[2]) < 0 then ready, lanes = due_in_lanes(queue, now, quota + more) end
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
@@ -76,14 +81,14 @@ for n, id in ipairs(ids) do
 end
 -- A caller that has all it wanted may not come back, so somebody else looks in when the next message is due.
 if #taken == wanted and redis.call('exists', waiters) == 1 then
-  local next = redis.call('zrange', due, #taken + #spent, #taken + #spent, 'withscores')[2]
+  local next = first_due(due, #taken + #spent, lanes)
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   local at = math.min(tonumber(next or ends), tonumber(expiry or ends), ends)
   if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end
-  wake({meta = meta, waiters = waiters, channel = channel}, at, now)
+  wake(queue, at, now)
 end
 if #spent > 0 then freed(meta, channel, #spent) end
-exhaust(due, dead, errors, spent, stamp, reply)
+exhaust(queue, dead, errors, spent, stamp, reply)
 if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
   redis.call('set', record, table.concat(lines, '\n'), 'px', 3600000)
@@ -94,4 +99,6 @@ if #taken > 0 then
   redis.call('zrem', due, unpack(taken))
   redis.call('zadd', flight, unpack(flying))
 end
+local next = arrange(queue, taken, #taken == wanted and now)
+if next and reply[1] == 0 then reply[1] = 1 end
 return reply

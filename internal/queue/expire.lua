@@ -1,20 +1,43 @@
 -- expire.lua: see to messages whose claims or attempts ran out. It stands before claim.lua.
 --
--- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out, and exhaust, which makes
---          dead letters of messages that have no attempts left or were not begun in time, and adds each to the reply: its member,
---          nothing, its attempts, the time, the last error. Of what an ACL forbids, each message is left where it is.
-local function expire(due, flight, claims, now)
+-- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_in_lanes, which returns up to n
+--          messages that are due, those of the highest priority first, and when each is, and their lanes; and exhaust, which makes dead letters of
+--          messages that have no attempts left or were not begun in time, and adds each to the reply: its member, nothing, its
+--          attempts, the time, the last error. Of what an ACL forbids, each message is left where it is.
+local function expire(queue, claims, now)
+  local due, flight = queue.due, queue.flight
   local expired = redis.call('zrangebyscore', flight, '-inf', now, 'withscores', 'limit', 0, 100)
   for i = 1, #expired, 2 do
     local member, at = expired[i], expired[i + 1]
     local replaced = string.match(redis.call('hget', claims, string.sub(member, 17)) or '', '^r' .. string.rep('%d', 16) .. '(%d+)')
-    redis.call('zadd', due, replaced or at, member)
+    redis.call('zadd', due, exact(score(member, replaced or at, tonumber(now))), member)
     redis.call('zrem', flight, member)
     if replaced then redis.call('hdel', claims, string.sub(member, 17)) end
+    if is_grouped(member) then arrange(queue, {member}, nil, {[member] = {replaced}}) end
   end
 end
 
-local function exhaust(due, dead, errors, spent, now, reply)
+local function due_in_lanes(queue, now, n)
+  local due = queue.due
+  for _, member in ipairs(redis.call('zrangebyscore', due, exact(removed), exact(split(removed, now)), 'limit', 0, 100)) do
+    redis.call('zrem', due, member)
+    arrange(queue, {member})
+  end
+  local found, lanes, lane, first = {}, {}, next_lane(due, exact(claimable))
+  while lane and #found < 2 * n do
+    local last = split(lane, now)
+    local ready = first <= last and redis.call('zrangebyscore', due, exact(lane), exact(last), 'withscores', 'limit', 0, n - #found / 2) or {}
+    for i = 1, #ready, 2 do
+      found[#found + 1], found[#found + 2], lanes[#lanes + 1] = ready[i], exact(due_at(ready[i + 1])), lane
+    end
+    if lane >= 0 then break end
+    lane, first = next_lane(due, exact(lane + width))
+  end
+  return found, lanes
+end
+
+local function exhaust(queue, dead, errors, spent, now, reply)
+  local due = queue.due
   for _, message in ipairs(spent) do
     local member, id, r = message.member, string.sub(message.member, 17), #reply
     if message.why or redis.call('hexists', errors, id) == 0 then
@@ -22,6 +45,7 @@ local function exhaust(due, dead, errors, spent, now, reply)
     end
     redis.call('zadd', dead, now, member)
     redis.call('zrem', due, member)
+    arrange(queue, {member})
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = member, '', message.attempts, now
     reply[r + 5] = redis.call('hget', errors, id)
   end

@@ -27,7 +27,8 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local member = string.sub(body, 1, 16) .. id
 local score, state = redis.call('zscore', due, member), 0
-if score and tonumber(score) <= now then
+score = score and due_at(score)
+if score and score <= now then
   state = 1
 elseif not score then
   score, state = redis.call('zscore', flight, member), 2
@@ -39,4 +40,4 @@ if not score then
   score, state = redis.call('zscore', dead, member), 3
 end
 local attempts = tonumber(string.match(redis.call('hget', claims, id) or '', '^[^r]' .. string.rep('%d', 16) .. '(%d+)') or '') or 0
-return {state, member, score or '0', attempts, redis.call('hget', errors, id) or '', body}
+return {state, member, exact(score or 0), attempts, redis.call('hget', errors, id) or '', body}

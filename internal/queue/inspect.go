@@ -27,13 +27,15 @@ const (
 
 // Entry is a message as it stands in Redis.
 type Entry struct {
-	ID      string
-	Payload []byte
-	Headers map[string]string
-	State   State
-	Attempt int
-	DueAt   time.Time
-	Error   string
+	ID       string
+	Payload  []byte
+	Headers  map[string]string
+	Group    string // empty for none
+	Priority int
+	State    State
+	Attempt  int
+	DueAt    time.Time
+	Error    string
 
 	score, member string
 }
@@ -42,9 +44,11 @@ type Entry struct {
 type Stats struct {
 	Delayed, Ready, InFlight, Dead int
 	Paused                         bool
-	PausedUntil                    time.Time     // zero if it is not paused, or the pause has no end
-	Failed                         int           // of the first three
-	Oldest                         time.Duration // for how long the first one has been due that is ready
+	PausedUntil                    time.Time            // zero if it is not paused, or the pause has no end
+	Failed                         int                  // of the first three
+	Oldest                         time.Duration        // for how long the first one has been due that is ready
+	Groups                         int                  // of which a message waits for another
+	Priorities                     [MaxPriority + 1]int // from 1 on, of messages that are delayed or ready
 }
 
 // Get returns a message, or [errs.ErrNotFound].
@@ -83,10 +87,16 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(score)}
+	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: dueOf(score)}
 	e.ID, err = idOf(e.member)
 	b := bodyOf(texts[3])
 	e.Payload, e.Headers = b.payload, b.headers
+	if b.own.Group != nil {
+		e.Group = b.own.Group.Key
+	}
+	if p := priorityOf(e.member); p != nil {
+		e.Priority = *p
+	}
 	return e, err
 }
 
@@ -112,7 +122,7 @@ const furtherPlace = "+"
 func (q *Queue) page(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
 	rest, further := strings.CutPrefix(cursor, furtherPlace)
 	score, member, _ := strings.Cut(rest, " ")
-	places := q.names().places(s)
+	places := q.names().setsOf(s)
 	mark, here := "", places[0]
 	if further && len(places) > 1 {
 		mark, here, places = furtherPlace, places[1], places[1:]
@@ -157,7 +167,7 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 	if err != nil {
 		return s, err
 	}
-	counts := [7]int64{}
+	counts := [8 + MaxPriority]int64{}
 	for i := range counts {
 		if counts[i], err = r.int(i); err != nil {
 			return s, err
@@ -166,6 +176,10 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 	s = Stats{
 		Delayed: int(counts[0]), Ready: int(counts[1]), InFlight: int(counts[2]), Dead: int(counts[3]), Paused: counts[4] > 0, Failed: int(counts[5]),
 		Oldest: time.Duration(counts[6]) * time.Microsecond,
+	}
+	s.Groups = int(counts[7])
+	for p := range MaxPriority {
+		s.Priorities[p+1] = int(counts[8+p])
 	}
 	if counts[4] > 1 {
 		s.PausedUntil = time.UnixMicro(counts[4])

@@ -23,25 +23,22 @@ if version > tonumber(layout) then
   return {-version}
 end
 local time = redis.call('time')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
-local split = redis.call('zcount', set, '-inf', now)
-local start, stop = 0, redis.call('zcard', set)
-if passed == '0' then
-  start = split
-elseif passed == '1' then
-  stop = split
+local now = time[1] * 1000000 + time[2]
+-- Ranks, as a range of scores with an offset would be counted through. After one that is gone, those of the same time may come again.
+local found, lane = {}, next_lane(set, score == '' and exact(removed + width) or exact(lane_of(tonumber(score))))
+while lane and #found < 2 * wanted do
+  local due = redis.call('zcount', set, '-inf', exact(split(lane, now)))
+  local start = passed == '0' and due or redis.call('zcount', set, '-inf', '(' .. exact(lane))
+  local stop = passed == '1' and due or redis.call('zcount', set, '-inf', lane < 0 and '(' .. exact(lane + width) or '+inf')
+  if score ~= '' and lane == lane_of(tonumber(score)) then
+    local rank = redis.call('zrank', set, member)
+    start = math.max(start, rank and rank + 1 or redis.call('zcount', set, '-inf', '(' .. score))
+  end
+  stop = math.min(stop, start + wanted - #found / 2)
+  for _, value in ipairs(stop > start and redis.call('zrange', set, start, stop - 1, 'withscores') or {}) do found[#found + 1] = value end
+  lane = lane < 0 and next_lane(set, exact(lane + width))
 end
-if score ~= '' then
-  local rank = redis.call('zrank', set, member)
-  -- After one that is gone, those of the same time may come again.
-  start = math.max(start, rank and rank + 1 or redis.call('zcount', set, '-inf', '(' .. score))
-end
-local stand = math.min(stop, start + wanted)
-if stand <= start then
-  return {0}
-end
-local found = redis.call('zrange', set, start, stand - 1, 'withscores')
-local reply, size = {stand < stop and 1 or 0}, 0
+local reply, size = {#found == 2 * wanted and 1 or 0}, 0
 for i = 1, #found, 2 do
   local id = string.sub(found[i], 17)
   local body = redis.call('hget', bodies, id) or ''

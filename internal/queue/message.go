@@ -422,7 +422,8 @@ type nack struct {
 	delay         time.Duration
 	end           destination
 	attempts      int
-	text          string // of the error; of a successor its mark, header and payload
+	text          string // of the error; of a successor its body
+	grouped       bool   // the successor has a group
 }
 
 // ForgetID has the message's id free at once when the message is acknowledged.
@@ -461,9 +462,16 @@ func (m *Message) Succeed(ctx context.Context, i Item) error {
 	if i.Own.Expiry == 0 {
 		i.Own.Expiry = m.own.Expiry
 	}
+	if i.Own.Priority == nil {
+		i.Own.Priority = m.own.Priority
+	}
+	if i.Own.Group == nil {
+		i.Own.Group = m.own.Group
+	}
 	i.Own.bounded = m.own.bounded
 	o = o.with(i, nil)
-	return m.finish(ctx, nack{delay: i.Delay, end: toSuccessor, text: o.mark + string(o.payload)})
+	body := i.Own.sequence(m.member, m.claim) + o.mark + string(o.payload)
+	return m.finish(ctx, nack{delay: i.Delay, end: toSuccessor, text: body, grouped: i.Own.Group != nil})
 }
 
 func (m *Message) finish(ctx context.Context, n nack) error {

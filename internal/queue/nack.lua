@@ -8,27 +8,29 @@
 -- KEYS[5]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[6]  errors: hash, id -> text of the last error
 -- KEYS[7]  waiters: sorted set, clients that hear wake-ups
--- KEYS[8]  bodies: hash, id -> body; only if there are successors
+-- KEYS[8]  bodies: hash, id -> body; this and what follows only if there are successors, or messages of groups
+-- KEYS[9]  groups: sorted set, see group.lua
+-- KEYS[10] places: hash, see group.lua
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit, -1 for a
---             snooze, which counts no attempt, or -2 for a successor; text of the error or nothing, or mark, header and payload of
---             the successor
+--             snooze, which counts no attempt, or -2 for a successor; text of the error or nothing, or the body of the successor
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
 --          not its latest, or something else than this has ended it
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local bodies, channel, items = KEYS[8], ARGV[1], ARGV
+local bodies, groups, places, channel, items = KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, failed, ended, earliest, dies = {}, {}, {}, nil, 0
+local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+local reply, failed, ended, missed, earliest, dies = {}, {}, {}, {}, nil, 0
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
   local held = ended[member] or redis.call('hget', claims, string.sub(member, 17)) or ''
   local letter, number = string.match(held, '^(%a)' .. claim .. '(%d+)')
-  local body = limit == -2 and string.sub(member, 1, 16) .. text
+  local body = limit == -2 and text
   -- A successor is there if this has put it there: something else may have ended the attempt.
   if body and letter ~= 'h' and letter ~= 'r' and redis.call('hget', bodies, string.sub(member, 17)) ~= body then letter = nil end
   -- So with the others: a snooze is no failure, and what was to die is dead. Of a message that was replaced all are the same.
@@ -40,21 +42,26 @@ for i = 2, #items, 5 do
   if letter == 'h' or letter == 'r' then
     local at = not (delay < 0 or limit > 0 and tonumber(number) >= limit) and (delay > 0 and now + delay + 1 or now)
     local snoozed = limit == -1
+    local to, fresh = member, nil
     if body then
-      number, text = 0, ''
+      number, text, to = 0, '', string.sub(body, 1, 16) .. string.sub(member, 17)
+      fresh = {at, terms_of(body, 26)}
     elseif letter == 'r' then -- the message that has replaced it
       at, number, text, snoozed = math.max(tonumber(number), now), 0, '', false
+      fresh = {at}
     end
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
     ended[member] = state -- for another end of the same attempt in this call
-    failed[#failed + 1] = {member = member, at = at, state = state, text = text, body = body, revived = snoozed or body}
-    earliest = at and math.min(earliest or at, at) or earliest
+    failed[#failed + 1] = {member = member, to = to, fresh = fresh, at = at, state = state, text = text, body = body, revived = snoozed or body}
+    earliest = at and not is_grouped(to) and math.min(earliest or at, at) or earliest
     dies = dies + (at and 0 or 1)
+  else
+    missed[#missed + 1] = member
   end
 end
 if dies > 0 then freed(meta, channel, dies) end
 if earliest then
-  wake({meta = meta, waiters = waiters, channel = channel}, earliest, now)
+  wake(queue, earliest, now)
 end
 for _, m in ipairs(failed) do
   local id = string.sub(m.member, 17)
@@ -69,9 +76,12 @@ for _, m in ipairs(failed) do
   end
   redis.call('hset', claims, id, m.state)
   local here = redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0
+  if m.body then arrange(queue, {m.member}, now) end -- which may be of another group
   -- A snooze and a successor count for a dead letter too whose last claim ran out.
   if here or m.revived and redis.call('zrem', dead, m.member) > 0 then
-    redis.call('zadd', m.at and due or dead, string.format('%.0f', m.at or now), m.member)
+    redis.call('zadd', m.at and due or dead, exact(m.at and score(m.to, m.at, now) or now), m.to)
   end
+  arrange(queue, {m.to}, now, {[m.to] = m.fresh})
 end
+vacate(queue, missed, now)
 return reply

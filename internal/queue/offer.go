@@ -37,6 +37,8 @@ type Item struct {
 type Own struct {
 	Attempts *int          // nil for the consumer's; 0 for no limit
 	Expiry   time.Duration // after it was due, until when the first attempt has to begin; 0 for no end
+	Priority *int          // 0 to 9; nil for 0, or that of the message of a successor
+	Group    *Group        // nil for none, or that of the message of a successor
 
 	bounded bool // its queue has a capacity, which who acknowledges it may not know
 }
@@ -53,6 +55,9 @@ func (o Own) text() string {
 	if o.Expiry > 0 {
 		text += "e" + strconv.FormatInt(micros(o.Expiry), 10) + " "
 	}
+	if o.Group != nil {
+		text += "g" + o.Group.text()
+	}
 	return text
 }
 
@@ -61,6 +66,8 @@ func ownOf(text string) (o Own) {
 	for field := range strings.FieldsSeq(text) {
 		n, err := strconv.ParseInt(field[1:], 10, 64)
 		switch {
+		case field[0] == 'g':
+			o.Group = groupOf(field[1:])
 		case field[0] == 'c':
 			o.bounded = true
 		case err != nil: // one that was tampered with
@@ -77,6 +84,7 @@ func ownOf(text string) (o Own) {
 // offer is an item on its way.
 type offer struct {
 	id      string
+	grouped bool
 	mark    string
 	delay   any // as offer.lua takes it
 	payload []byte
@@ -151,7 +159,8 @@ func apart(a, b *entry[offer]) bool {
 
 // delayOf returns when an item is due as offer.lua takes it.
 func delayOf(i Item) any {
-	if i.At.IsZero() && !i.Replace {
+	marker := i.Own.marker()
+	if i.At.IsZero() && !i.Replace && marker == "" {
 		return micros(i.Delay)
 	}
 	text := strconv.FormatInt(micros(i.Delay), 10)
@@ -161,15 +170,18 @@ func delayOf(i Item) any {
 	if i.Replace {
 		text = "r" + text
 	}
+	if marker != "" {
+		text += " " + marker
+	}
 	return text
 }
 
 func offerOf(i Item, room Room, observer map[string]string) (offer, error) {
 	if i.ID != "" {
-		return offer{i.ID, givenMark, delayOf(i), i.Payload, room.Capacity}.with(i, observer), nil
+		return offer{i.ID, i.Own.Group != nil, givenMark, delayOf(i), i.Payload, room.Capacity}.with(i, observer), nil
 	}
 	id, err := uuid.NewV7()
-	return offer{id.String(), ownMark, delayOf(i), i.Payload, room.Capacity}.with(i, observer), err
+	return offer{id.String(), i.Own.Group != nil, ownMark, delayOf(i), i.Payload, room.Capacity}.with(i, observer), err
 }
 
 // Outcome is what became of an offer.

@@ -6,27 +6,30 @@
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
 -- KEYS[5]  the caller's last call of this kind: string, its number and reply
 -- KEYS[6]  done: sorted set, ids that are remembered after their Ack, by the time at which they are forgotten, µs; this and what follows
---          only if some ids are users' own, which may be taken, or the queue has a capacity
+--          only if some ids are users' own, which may be taken, or the queue has a capacity, or a message is of a group
 -- KEYS[7]  dead: sorted set of dead letters
 -- KEYS[8]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[9]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[10]  errors: hash, id -> text of the last error
+-- KEYS[11] groups: sorted set, see group.lua
+-- KEYS[12] places: hash, see group.lua
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  prefix of the clients' channels
 -- ARGV[3]  number of the call
 -- ARGV[4]  the mark of all messages, which says whose their ids are; nothing if each has one before its payload
 -- ARGV[5]  capacity: how many messages may be delayed, ready or in flight; 0 for no limit
 -- ARGV[6]  1 if there has to be room for all messages, or none is taken
--- ARGV[7..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id; header and payload
+-- ARGV[7..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id, and
+--             before a space and bytes 15 and 16 of its member unless it is plain, see lanes.lua; header and payload
 --
 -- Returns  an array: for each message 1 if this offer put it there, 2 if in the place of another, 3 if a dead letter has its id, 4 if there
 --          is no room for it, or 0; or as once.lua says
 local meta, due, bodies, waiters, record, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, flight, claims, errors = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local dead, flight, claims, errors, groups, places = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local layout, channel, number, mark, capacity, whole, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV
 
 local queue = {meta = meta, due = due, bodies = bodies, waiters = waiters, channel = channel}
-queue.dead, queue.flight, queue.claims, queue.errors, queue.done = dead, flight, claims, errors, done
+queue.dead, queue.flight, queue.claims, queue.errors, queue.done, queue.groups, queue.places = dead, flight, claims, errors, done, groups, places
 local head = redis.call('hmget', meta, 'layout', 'last', 'expires')
 return once({version = head[1] or 0, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
@@ -39,24 +42,21 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     for i = 7, #items, 3 do ids[#ids + 1] = items[i] end
     taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids))
   end
-  local new, waiting, flying, forgotten, delay, at, score, earliest, millions, replaces = {}, {}, {}, {}, ''
+  local new, waiting, flying, forgotten, grouped, fresh, delay = {}, {}, {}, {}, {}, {}, ''
+  local at, stands, marker, earliest, millions, replaces
   local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
   for i = 1, (#items - 6) / 3 do
     local id, pause, body = items[3 * i + 4], items[3 * i + 5], items[3 * i + 6]
     if pause ~= delay then
-      delay, replaces = pause, string.sub(pause, 1, 1) == 'r'
-      pause = replaces and string.sub(pause, 2) or pause
-      at = tonumber(pause) or tonumber(string.sub(pause, 2)) - now - 1
-      at = at > 0 and now + at + 1 or now
-      score = format('%.0f', at)
+      delay, replaces, at, marker = pause, terms(pause, now)
+      stands = exact(score('00000000000000' .. marker, at, now))
     end
-    local place, adds = new[id], false
+    local place, adds, waits, flies = new[id], false
     reply[i] = 0
     if place then
       reply[i] = replaces and 2 or 0
     elseif taken[i] then
-      local waits, flies
-      reply[i], waits, flies = judge(queue, id, taken[i], mark .. body, score, replaces, now)
+      reply[i], waits, flies = judge(queue, id, taken[i], mark .. body, exact(at), replaces, now)
       adds, waiting[#waiting + 1], flying[#flying + 1] = waits ~= nil, waits, flies
     elseif replaces or not (kept[i] and tonumber(kept[i]) > now) then
       room = room - 1
@@ -64,18 +64,19 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       reply[i] = adds and 1 or 4
       if adds and kept[i] then forgotten[#forgotten + 1] = id end
     end
-    if adds then
-      last, place = last + 1, size + 1
-      new[id], size = place, size + 2
+    if adds or place and replaces then
+      last, place = last + 1, place or size + 1
+      new[id], size = place, math.max(size, place + 1)
       local rest = last % 1000000
       if rest == 0 or not millions then
         millions = format('%010.0f', (last - rest) / 1000000)
       end
-      scores[place + 1], fields[place] = millions .. format('%06d', rest) .. id, id
-    end
-    if place and (adds or replaces) then
-      scores[place], fields[place + 1] = score, string.sub(scores[place + 1], 1, 16) .. mark .. body
-      earliest = math.min(earliest or at, at)
+      local digits = millions .. format('%06d', rest)
+      local sequence = marker == '' and digits or string.sub(digits, 3) .. marker
+      local member = sequence .. id
+      scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, member, id, sequence .. mark .. body
+      fresh[member] = is_grouped(member) and {at, terms_of(body, mark == '' and 10 or 1)} or nil
+      if fresh[member] then grouped[#grouped + 1] = member else earliest = math.min(earliest or at, at) end
     end
   end
   if room < 0 then refused(meta, whole == '1' and -room or 1) end
@@ -96,6 +97,8 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     redis.call('hset', bodies, unpack(fields))
     redis.call('zadd', due, unpack(scores))
   end
+  arrange(queue, waiting, now)
+  arrange(queue, grouped, now, fresh)
   redis.call('hset', meta, 'last', format('%.0f', last), 'layout', layout)
   return reply
 end)

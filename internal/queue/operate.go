@@ -69,7 +69,7 @@ func (q *Queue) redrive(ctx context.Context, id string, until int64) (n, limit i
 
 // Purge removes all messages of a state, and returns their number.
 func (q *Queue) Purge(ctx context.Context, s State) (total int, err error) {
-	for _, p := range q.names().places(s) {
+	for _, p := range q.names().setsOf(s) {
 		for more := true; more; {
 			r, err := q.operate(ctx, func(k *keys, client string, n callNumber) *script.Call { return k.purge(client, n, p) })
 			if err != nil {

@@ -21,6 +21,12 @@ var WakeSource string
 //go:embed place.lua
 var PlaceSource string
 
+//go:embed lanes.lua
+var lanesSource string
+
+//go:embed group.lua
+var groupSource string
+
 //go:embed once.lua
 var onceSource string
 
@@ -97,23 +103,23 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &expireSource, &rateSource, &claimSource)
-	waitScript       = script.Embedded("rdelayedqueue.wait", &nextSource, &waitSource)
-	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &nextSource, &leaveSource)
-	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &idleSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &nackSource)
-	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &extendSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &groupSource, &replaceSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &groupSource, &expireSource, &rateSource, &claimSource)
+	waitScript       = script.Embedded("rdelayedqueue.wait", &lanesSource, &nextSource, &waitSource)
+	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &nextSource, &leaveSource)
+	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &groupSource, &givebackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &groupSource, &idleSource, &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &groupSource, &nackSource)
+	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &idleSource, &burySource, &cancelSource)
-	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &rescheduleSource)
-	getScript        = script.Embedded("rdelayedqueue.get", &getSource)
-	listScript       = script.Embedded("rdelayedqueue.list", &listSource)
-	statsScript      = script.Embedded("rdelayedqueue.stats", &statsSource)
-	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &redriveSource)
-	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &idleSource, &burySource, &purgeSource)
-	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &nextSource, &idleSource, &pauseSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &idleSource, &burySource, &cancelSource)
+	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &groupSource, &rescheduleSource)
+	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
+	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
+	statsScript      = script.Embedded("rdelayedqueue.stats", &lanesSource, &statsSource)
+	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &groupSource, &redriveSource)
+	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &idleSource, &burySource, &purgeSource)
+	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &lanesSource, &nextSource, &idleSource, &pauseSource)
 )
 
 // record returns the key of a client's last call of a kind.
@@ -124,15 +130,15 @@ func (k *keys) record(client, kind string, n callNumber) string {
 func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *script.Call {
 	args := make([]any, 0, 16+3*len(batch))
 	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n))
-	own, given := true, false
+	own, given, grouped := true, false, false
 	for _, e := range batch {
-		own, given = own && e.value.mark == ownMark, given || isGiven(e.value.mark)
+		own, given, grouped = own && e.value.mark == ownMark, given || isGiven(e.value.mark), grouped || e.value.grouped
 	}
 	numKeys := len(args)
 	mark := ownMark
 	room := batch[0].value.room
-	if given || room > 0 {
-		args = append(args, k.done, k.dead, k.flight, k.claims, k.errors)
+	if given || room > 0 || grouped {
+		args = append(args, k.done, k.dead, k.flight, k.claims, k.errors, k.groups, k.places)
 		numKeys = len(args)
 	}
 	if !own {
@@ -154,7 +160,7 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 
 // claim claims up to want messages. After a claim that made dead letters it looks at more of them in a call.
 func (k *keys) claim(client string, number uint64, want, more int, p Terms) *script.Call {
-	return claimScript.Call(9, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client,
+	return claimScript.Call(11, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client, k.groups, k.places,
 		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more)
 }
 
@@ -169,24 +175,28 @@ func (k *keys) leave(client string) *script.Call {
 
 // recover returns what the numbered call claimed, should it have arrived, and keeps it from claiming later.
 func (k *keys) recover(client string, number uint64) *script.Call {
-	return givebackScript.Call(6, k.meta, k.due, k.flight, k.claims, k.waiters, k.claimed+client, k.channel, number)
+	return givebackScript.Call(8, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.claimed+client, k.channel, number)
 }
 
 // giveback returns claims. The passer is a client that is not to look in for them; empty for none.
 func (k *keys) giveback(passer string, batch []*entry[Claimed]) *script.Call {
 	args := make([]any, 0, 8+3*len(batch))
-	args = append(args, k.meta, k.due, k.flight, k.claims, k.waiters, k.channel, 0, passer)
+	args = append(args, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.channel, 0, passer)
 	for _, e := range batch {
 		args = append(args, e.value.member, e.value.claim, e.value.due)
 	}
-	return givebackScript.Call(5, args...)
+	return givebackScript.Call(7, args...)
 }
 
 func (k *keys) acks(batch []*entry[ack]) *script.Call {
 	args := make([]any, 0, 10+3*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
-	numKeys := len(args)
 	channel := ""
+	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return isGrouped(e.value.member) }) {
+		args = append(args, k.waiters, k.groups, k.places)
+		channel = k.channel
+	}
+	numKeys := len(args)
 	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return e.value.bounded }) {
 		channel = k.channel
 	}
@@ -200,8 +210,10 @@ func (k *keys) acks(batch []*entry[ack]) *script.Call {
 func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 	args := make([]any, 0, 9+5*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters)
-	if slices.ContainsFunc(batch, func(e *entry[nack]) bool { return e.value.end == toSuccessor }) {
-		args = append(args, k.bodies)
+	if slices.ContainsFunc(batch, func(e *entry[nack]) bool {
+		return e.value.end == toSuccessor || e.value.grouped || isGrouped(e.value.member)
+	}) {
+		args = append(args, k.bodies, k.groups, k.places)
 	}
 	numKeys := len(args)
 	args = append(args, k.channel)
@@ -227,6 +239,10 @@ type extension struct {
 }
 
 func (k *keys) extend(e extension) *script.Call {
+	if isGrouped(e.member) {
+		return extendScript.Call(7, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places,
+			k.channel, e.member, e.claim, micros(e.visibility))
+	}
 	return extendScript.Call(5, k.meta, k.due, k.flight, k.claims, k.waiters, k.channel, e.member, e.claim, micros(e.visibility))
 }
 
@@ -247,20 +263,21 @@ func (k *keys) renew(batch []extension, slot slotState) *script.Call {
 func (k *keys) cancels(client string, n callNumber, batch []*entry[string]) *script.Call {
 	args := make([]any, 0, 11+len(batch))
 	args = append(args, k.meta, k.record(client, "cancel", n), k.due, k.flight, k.dead, k.bodies, k.claims, k.errors,
-		layout, n.number, k.channel)
+		k.waiters, k.groups, k.places, layout, n.number, k.channel)
 	for _, e := range batch {
 		args = append(args, e.value)
 	}
-	return cancelScript.Call(8, args...)
+	return cancelScript.Call(11, args...)
 }
 
 func (k *keys) reschedules(client string, n callNumber, batch []*entry[move]) *script.Call {
 	args := make([]any, 0, 9+2*len(batch))
-	args = append(args, k.meta, k.record(client, "move", n), k.due, k.flight, k.bodies, k.waiters, layout, k.channel, n.number)
+	args = append(args, k.meta, k.record(client, "move", n), k.due, k.flight, k.bodies, k.waiters, k.groups, k.places,
+		layout, k.channel, n.number)
 	for _, e := range batch {
 		args = append(args, e.value.id, micros(e.value.delay))
 	}
-	return rescheduleScript.Call(6, args...)
+	return rescheduleScript.Call(8, args...)
 }
 
 func (k *keys) get(id string) *script.Call {
@@ -272,7 +289,8 @@ func (k *keys) list(p place, score, member string, n int) *script.Call {
 }
 
 func (k *keys) purge(client string, n callNumber, p place) *script.Call {
-	return purgeScript.Call(6, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors,
+	return purgeScript.Call(11, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors,
+		k.due, k.flight, k.waiters, k.groups, k.places,
 		layout, n.number, p.passed, k.channel)
 }
 
@@ -282,7 +300,7 @@ type place struct {
 	passed int
 }
 
-func (k *keys) places(s State) []place {
+func (k *keys) setsOf(s State) []place {
 	switch s {
 	case Delayed:
 		return []place{{k.due, 0}}
@@ -295,11 +313,12 @@ func (k *keys) places(s State) []place {
 }
 
 func (k *keys) stats() *script.Call {
-	return statsScript.Call(5, k.due, k.flight, k.dead, k.meta, k.errors, layout)
+	return statsScript.Call(6, k.due, k.flight, k.dead, k.meta, k.errors, k.groups, layout)
 }
 
 func (k *keys) redrive(client string, n callNumber, id string, until int64) *script.Call {
-	return redriveScript.Call(8, k.meta, k.record(client, "operate", n), k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
+	return redriveScript.Call(11, k.meta, k.record(client, "operate", n), k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
+		k.flight, k.groups, k.places,
 		layout, k.channel, n.number, id, until)
 }
 

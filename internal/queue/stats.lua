@@ -5,12 +5,14 @@
 -- KEYS[3]  dead: sorted set of dead letters
 -- KEYS[4]  meta: hash
 -- KEYS[5]  errors: hash, id -> text of the last error
+-- KEYS[6]  groups: sorted set, see group.lua
 -- ARGV[1]  the caller's version of the layout
 --
 -- Returns  an array: delayed, ready, in flight, dead; 0 if the queue is not paused, 1 if its pause has no end, or when it ends, µs; how
---          many of the first three have an error; for how long the first one has been due that waits, µs, or 0; or one negative number,
---          the layout's version, if it is higher than the caller's
-local due, flight, dead, meta, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+--          many of the first three have an error; for how long the first one has been due that waits, µs, or 0; of how many groups a
+--          message waits for another; how many messages of each priority wait, from 1 to 9; or one negative number, the layout's
+--          version, if it is higher than the caller's
+local due, flight, dead, meta, errors, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local layout = ARGV[1]
 
 local head = redis.call('hmget', meta, 'layout', 'paused')
@@ -19,21 +21,29 @@ if version > tonumber(layout) then
   return {-version}
 end
 local time = redis.call('time')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
-if paused > 1 and paused <= tonumber(now) then
+local now = time[1] * 1000000 + time[2]
+if paused > 1 and paused <= now then
   paused = 0
 end
-local ready = redis.call('zcount', due, '-inf', now)
-local expired = redis.call('zcount', flight, '-inf', now)
-local oldest = tonumber(now)
-if ready > 0 then
-  oldest = tonumber(redis.call('zrange', due, 0, 0, 'withscores')[2])
+local expired = redis.call('zcount', flight, '-inf', exact(now))
+local ready, delayed, oldest, priorities = 0, 0, now, {0, 0, 0, 0, 0, 0, 0, 0, 0}
+local lane, first = next_lane(due, exact(removed + width))
+while lane do
+  local last = split(lane, now)
+  local there = redis.call('zcount', due, exact(lane), exact(last))
+  local later = redis.call('zcount', due, '(' .. exact(last), lane < 0 and exact(lane + width - 1) or '+inf')
+  ready, delayed = ready + there, delayed + later
+  if there > 0 then oldest = math.min(oldest, due_at(first)) end
+  local priority = math.floor(-lane / width % 1024 / 100)
+  priorities[priority] = (priorities[priority] or 0) + there + later
+  if lane >= 0 then break end
+  lane, first = next_lane(due, exact(lane + width))
 end
 if expired > 0 then
   oldest = math.min(oldest, tonumber(redis.call('zrange', flight, 0, 0, 'withscores')[2]))
 end
-local delayed = redis.call('zcard', due) - ready
 local held = redis.call('zcard', flight) - expired
 local given_up = redis.call('zcard', dead) -- each of which has an error
 local failed = math.max(0, redis.call('hlen', errors) - given_up) -- their texts may have been evicted
-return {delayed, ready + expired, held, given_up, paused, failed, now - oldest}
+local blocked = redis.call('zlexcount', groups, '[w', '(x')
+return {delayed, ready + expired, held, given_up, paused, failed, now - oldest, blocked, unpack(priorities)}

@@ -93,6 +93,7 @@ func readClaim(r reply, i int) (c Claimed, err error) {
 	c.ID, err = idOf(c.member)
 	b := bodyOf(texts[3])
 	c.Payload, c.Headers, c.Given, c.own = b.payload, b.headers, b.given, b.own
+	c.own.Priority = priorityOf(c.member)
 	return c, err
 }
 

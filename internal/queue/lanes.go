@@ -1,0 +1,101 @@
+package queue
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxPriority is the highest priority of a message.
+const MaxPriority = 9
+
+// Group is what a message of a group has to say of it.
+type Group struct {
+	Key   string
+	Limit int  // how many messages of the group may be in flight
+	Skip  bool // a message that waits for its retry lets others pass
+}
+
+// text returns the terms as group.lua reads them.
+func (g *Group) text() string {
+	skip := ""
+	if g.Skip {
+		skip = "s"
+	}
+	return strconv.Itoa(g.Limit) + skip + ":" + url.QueryEscape(g.Key)
+}
+
+// groupOf reads such terms; nil if they were tampered with.
+func groupOf(text string) *Group {
+	terms, key, _ := strings.Cut(text, ":")
+	digits, skip := strings.CutSuffix(terms, "s")
+	limit, err := strconv.Atoi(digits)
+	key, failed := url.QueryUnescape(key)
+	if err != nil || failed != nil {
+		return nil
+	}
+	return &Group{key, limit, skip}
+}
+
+// marker returns bytes 15 and 16 of the member of a message, see lanes.lua; nothing for a plain one.
+func (o Own) marker() string {
+	priority := 0
+	if o.Priority != nil {
+		priority = *o.Priority
+	}
+	switch {
+	case o.Group != nil:
+		return string(rune('A'+priority)) + "0"
+	case priority > 0:
+		return string(rune('a'+priority)) + "0"
+	}
+	return ""
+}
+
+// letter returns byte 15 of a member; a digit for one that was tampered with.
+func letter(member string) byte {
+	if len(member) < sequenceLength {
+		return '0'
+	}
+	return member[sequenceLength-2]
+}
+
+// isGrouped reports whether a message has a group.
+func isGrouped(member string) bool { return letter(member) >= 'A' && letter(member) < 'a' }
+
+// priorityOf returns the priority of a message; nil for a plain one.
+func priorityOf(member string) *int {
+	c := letter(member)
+	if c < 'A' {
+		return nil
+	}
+	p := int(c&31) - 1
+	return &p
+}
+
+// sequence returns the first bytes of the member of a successor with these terms, of a message with a member and a claim.
+func (o Own) sequence(member, claim string) string {
+	switch marker, plain := o.marker(), letter(member) < 'A'; {
+	case marker != "" && plain:
+		return member[2:sequenceLength] + marker
+	case marker != "":
+		return member[:sequenceLength-2] + marker
+	case !plain:
+		return claim[:2] + member[:sequenceLength-2]
+	}
+	return member[:sequenceLength]
+}
+
+const (
+	laneWidth = 1 << 42         // ms
+	laneEpoch = 946_684_800_000 // the year 2000, ms since 1970
+)
+
+// dueOf returns the time of a score, see lanes.lua.
+func dueOf(score int64) time.Time {
+	if score >= 0 {
+		return time.UnixMicro(score)
+	}
+	return time.UnixMilli(score&(laneWidth-1) + laneEpoch)
+}
