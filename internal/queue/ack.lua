@@ -49,7 +49,7 @@ old[#old + 1] = '' -- without an old one they do nothing, and fail if those belo
 redis.call('zrem', done, unpack(old))
 redis.call('hdel', receipts, unpack(old))
 if #ids == 0 then
-  vacate(queue, missed, now)
+  if groups then vacate(queue, missed, now) end
   return reply
 end
 if channel ~= '' then freed(meta, channel, #ids) end
@@ -73,6 +73,6 @@ end
 redis.call('hdel', bodies, unpack(ids))
 redis.call('hdel', claims, unpack(ids))
 redis.call('hdel', errors, unpack(ids))
-arrange(queue, members, now)
-vacate(queue, missed, now)
+if groups then arrange(queue, members, now) end
+if groups then vacate(queue, missed, now) end
 return reply

@@ -59,9 +59,11 @@ end
 local function arrange(queue, members, now, fresh)
   local earliest
   for _, member in ipairs(members) do
-    local place, terms = unpack(fresh and fresh[member] or {})
-    local at = is_grouped(member) and note(queue, member, place, terms)
-    if at then earliest = math.min(earliest or at, at) end
+    if is_grouped(member) then
+      local place, terms = unpack(fresh and fresh[member] or {})
+      local at = note(queue, member, place, terms)
+      earliest = at and math.min(earliest or at, at) or earliest
+    end
   end
   if earliest and now then wake(queue, math.max(earliest, now), now) end
   return earliest

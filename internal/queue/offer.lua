@@ -68,15 +68,15 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       last, place = last + 1, place or size + 1
       new[id], size = place, math.max(size, place + 1)
       local rest = last % 1000000
-      if rest == 0 or not millions then
-        millions = format('%010.0f', (last - rest) / 1000000)
+      if rest == 0 or not millions then millions = format('%010.0f', (last - rest) / 1000000) end
+      local sequence = millions .. format('%06d', rest)
+      if marker ~= '' then sequence = string.sub(sequence, 3) .. marker end
+      scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, sequence .. id, id, sequence .. mark .. body
+      if marker == '' or not is_grouped(sequence) then
+        earliest = math.min(earliest or at, at)
+      else
+        grouped[#grouped + 1], fresh[sequence .. id] = sequence .. id, {at, terms_of(body, mark == '' and 10 or 1)}
       end
-      local digits = millions .. format('%06d', rest)
-      local sequence = marker == '' and digits or string.sub(digits, 3) .. marker
-      local member = sequence .. id
-      scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, member, id, sequence .. mark .. body
-      fresh[member] = is_grouped(member) and {at, terms_of(body, mark == '' and 10 or 1)} or nil
-      if fresh[member] then grouped[#grouped + 1] = member else earliest = math.min(earliest or at, at) end
     end
   end
   if room < 0 then refused(meta, whole == '1' and -room or 1) end
