@@ -95,6 +95,26 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 	"bad stop grace": func(ctx context.Context, c *redlatch.Client) error {
 		return consumeWith(ctx, c, rdelayedqueue.WithStopGrace(-1))
 	},
+	"priority of 10": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, 0, rdelayedqueue.WithPriority(10))
+		return err
+	},
+	"negative priority": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).OfferBatch(ctx, []rdelayedqueue.Item[job]{{}, {Priority: -1}})
+		return err
+	},
+	"empty group": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, 0, rdelayedqueue.WithGroup(""))
+		return err
+	},
+	"group with a line break": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).OfferBatch(ctx, []rdelayedqueue.Item[job]{{Group: "a\nb"}})
+		return err
+	},
+	"groups of none": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := redlatch.GetDelayedQueue[job](c, "jobs", rdelayedqueue.WithGroupLimit(0)).Offer(ctx, job{}, 0)
+		return err
+	},
 	"batch of none": func(ctx context.Context, c *redlatch.Client) error {
 		_, err := queue(c).TakeBatch(ctx, 0)
 		return err

@@ -1,14 +1,24 @@
 package rdelayedqueue_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/locktest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -61,7 +71,7 @@ func TestGroupIsOneAtATimeAndInOrder(t *testing.T) {
 		}
 		ids, messages := takeSome(t, q, 2)
 		assert.Equal(t, []string{"a0", "b1"}, ids)
-		assert.Equal(t, rdelayedqueue.Stats{Ready: 4, InFlight: 2, Groups: 2}, withoutAge(stats(t, q)))
+		assert.Equal(t, rdelayedqueue.Stats{Ready: 4, InFlight: 2, Groups: 2}, stats(t, q))
 		require.NoError(t, messages[0].Ack(t.Context()))
 		ids, more := takeSome(t, q, 1)
 		assert.Equal(t, []string{"a2"}, ids)
@@ -89,7 +99,135 @@ func TestGroupIsOneAtATimeAndInOrder(t *testing.T) {
 	})
 }
 
-func withoutAge(s rdelayedqueue.Stats) rdelayedqueue.Stats {
-	s.Oldest = 0
-	return s
+// F5: whatever frees a place of a group has a client look in that sleeps.
+func TestNextOfAGroupIsNotLate(t *testing.T) {
+	type held = *rdelayedqueue.Message[job]
+	for name, end := range map[string]func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error{
+		"ack":    func(t *testing.T, _ *rdelayedqueue.Queue[job], m held) error { return m.Ack(t.Context()) },
+		"reject": func(t *testing.T, _ *rdelayedqueue.Queue[job], m held) error { return m.Reject(t.Context(), "x") },
+		"successor": func(t *testing.T, _ *rdelayedqueue.Queue[job], m held) error {
+			return m.Successor(t.Context(), job{}, time.Hour)
+		},
+		"another group": func(t *testing.T, _ *rdelayedqueue.Queue[job], m held) error {
+			return m.Successor(t.Context(), job{}, time.Hour, rdelayedqueue.WithGroup("other"))
+		},
+		"cancel": func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error {
+			if ok, err := q.Cancel(t.Context(), m.ID); !ok || err != nil {
+				return errors.Join(err, errors.New("not cancelled"))
+			}
+			if err := m.Ack(t.Context()); !errors.Is(err, rdelayedqueue.ErrNotHeld) {
+				return errors.Join(err, errors.New("it was removed"))
+			}
+			return nil
+		},
+		"end of the visibility": func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error {
+			if _, err := q.Cancel(t.Context(), m.ID); err != nil {
+				return err
+			}
+			time.Sleep(28*time.Second - time.Millisecond) // 2 s have passed
+			return nil
+		},
+		"dead": func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error {
+			if err := m.Nack(t.Context(), time.Hour); err != nil { // it is the first of its group, and waits
+				return err
+			}
+			_, err := q.Cancel(t.Context(), m.ID)
+			return err
+		},
+		"put off": func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error {
+			if err := m.Snooze(t.Context(), time.Hour); err != nil {
+				return err
+			}
+			_, err := q.Reschedule(t.Context(), m.ID, time.Hour)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				q := jobs(b.Peer(t))
+				offer(t, q, "first", 0, rdelayedqueue.WithGroup("g"))
+				m := take(t, q)
+				offer(t, q, "second", 0, rdelayedqueue.WithGroup("g"), rdelayedqueue.WithPriority(3))
+				s := sleepers(t, b, 2)
+				time.Sleep(time.Second)
+				require.Empty(t, s.handled)
+				require.NoError(t, end(t, q, m))
+				start := time.Now()
+				assert.WithinDuration(t, start, <-s.handled, time.Second/10)
+			})
+		})
+	}
+}
+
+// F1, by a witness outside: never more of a group in flight than its limit; with a limit of 1 they end in the order of offering, retries
+// too.
+func TestGroupsOfRacingConsumersKeepTheirLimitAndOrder(t *testing.T) {
+	for limit := 1; limit <= 3; limit += 2 {
+		t.Run(strconv.Itoa(limit), func(t *testing.T) {
+			server := redistest.Start(t)
+			const groups, each = 7, 40
+			var mu sync.Mutex
+			var items []rdelayedqueue.Item[job]
+			running, ended, most := map[string]int{}, map[string][]string{}, 0
+			for i := range each {
+				for g := range groups {
+					items = append(items, rdelayedqueue.Item[job]{Value: job{Name: fmt.Sprintf("%d:%02d", g, i)}, Group: strconv.Itoa(g), Priority: i % 3})
+				}
+			}
+			done := make(chan struct{}, len(items))
+			for range 3 {
+				client, err := redlatch.New(server.Client(t))
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, client.Close()) })
+				q := redlatch.GetDelayedQueue[job](client, "jobs", rdelayedqueue.WithGroupLimit(limit), rdelayedqueue.WithMaxAttempts(0),
+					rdelayedqueue.WithBackoff(func(int) time.Duration { return time.Duration(rand.N(3)) * time.Millisecond }))
+				if len(items) > 0 {
+					_, err = q.OfferBatch(t.Context(), items)
+					require.NoError(t, err)
+					items = nil
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				stopped := make(chan error, 1)
+				t.Cleanup(func() {
+					cancel()
+					assert.NoError(t, <-stopped)
+				})
+				go func() {
+					stopped <- q.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[job]) error {
+						group, _, _ := strings.Cut(m.Value.Name, ":")
+						mu.Lock()
+						running[group]++
+						most = max(most, running[group])
+						mu.Unlock()
+						runtime.Gosched()
+						mu.Lock()
+						defer mu.Unlock()
+						running[group]--
+						if rand.N(4) == 0 {
+							return errors.New("again")
+						}
+						ended[group] = append(ended[group], m.Value.Name)
+						done <- struct{}{}
+						return nil
+					}, rdelayedqueue.WithConcurrency(8))
+				}()
+			}
+			for range groups * each {
+				select {
+				case <-done:
+				case <-time.After(20 * time.Second):
+					t.Fatal("a job is lost")
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			assert.LessOrEqual(t, most, limit)
+			for g, names := range ended {
+				if limit == 1 {
+					assert.True(t, slices.IsSorted(names), "%s: %v", g, names)
+				}
+				assert.Len(t, names, each)
+			}
+		})
+	}
 }
