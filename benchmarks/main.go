@@ -34,7 +34,7 @@ type config struct {
 
 func parseFlags() config {
 	var c config
-	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,kinds,queue,semaphore,latch,crash,delayed,drain,observe,rate,scheduled,election,once,barrier,ids,topic,grid,redisson,cache,near,gocron", "comma-separated `names` of the sections to run")
+	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,kinds,queue,semaphore,latch,crash,delayed,drain,lanes,observe,rate,scheduled,election,once,barrier,ids,topic,grid,redisson,cache,near,gocron", "comma-separated `names` of the sections to run")
 	flag.BoolVar(&c.quick, "quick", false, "one or two short rounds and no large numbers of holds: under two minutes, and less exact")
 	flag.BoolVar(&c.million, "million", true, "in a full run, include 1,000,000 idle holds (about 50 s)")
 	flag.IntVar(&c.holds, "holds", 0, "in the section of idle holds, measure only this `number` of them, of a 30 s lease")
@@ -66,6 +66,7 @@ func sections() []section {
 		{"crash", crash},
 		{"delayed", delayed},
 		{"drain", drain},
+		{"lanes", lanes},
 		{"observe", observe},
 		{"rate", rates},
 		{"scheduled", scheduled},

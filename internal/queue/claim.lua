@@ -1,6 +1,7 @@
 -- claim.lua: claim what is due.
 --
--- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs; rate as rate.lua says
+-- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs; rate as rate.lua says; lanes is there if it has had messages that are
+--          not plain
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
@@ -8,7 +9,7 @@
 -- KEYS[6]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  waiters: sorted set, clients that hear wake-ups
--- KEYS[9]  the caller's last claim: its number, then member, claim and due time of what it claimed, line by line
+-- KEYS[9]  the caller's last claim: its number, then member, claim and score of what it claimed, line by line
 -- KEYS[10] groups: sorted set, see group.lua
 -- KEYS[11] places: hash, see group.lua
 -- ARGV[1]  the caller's version of the layout
@@ -24,14 +25,14 @@
 -- ARGV[11]  how many more messages to look at, should some become dead letters
 --
 -- Returns  an array: 0, 1 if more may be due than was looked at, 2 if the rate allows no more now, -1 if the call was settled before, or
---          -v for a layout of the higher version v; then for each message its member, claim, attempt, due time and body; then what
+--          -v for a layout of the higher version v; then for each message its member, claim, attempt, score and body; then what
 --          exhaust adds
 local meta, due, flight, dead, bodies, claims, errors, waiters, record, groups, places =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local client, number, most, count, period, more = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
-local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate')
+local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate', 'lanes')
 if tonumber(head[1] or 0) > layout then return {-tonumber(head[1])} end
 if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(number) then return {-1} end
 local time = redis.call('time')
@@ -43,9 +44,9 @@ local queue = {meta = meta, due = due, flight = flight, waiters = waiters, chann
 expire(queue, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
-local ready = (paused or quota == 0) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota + more)
-local lanes = nil
-if #ready > 0 and tonumber(ready[2]) < 0 then ready, lanes = due_in_lanes(queue, now, quota + more) end
+local laned, rests = head[5], paused or quota == 0
+local ready = (rests or laned) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota + more)
+if laned and not rests or #ready > 0 and tonumber(ready[2]) < 0 then ready, laned = due_in_lanes(queue, now, quota + more), true end
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
@@ -61,7 +62,7 @@ for n, id in ipairs(ids) do
   local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^\n]*', 26) or ''
   local attempts = tonumber(string.match(own, 'a(%d+)') or limit)
   local expiry = attempt == 1 and letter ~= 's' and tonumber(string.match(own, 'e(%d+)') or '')
-  local expired = expiry and at + expiry < now
+  local expired = expiry and due_at(at) + expiry < now
   if expired or attempts > 0 and attempt > attempts then
     spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1, why = expired and 'expired'}, 1
   else
@@ -81,7 +82,7 @@ for n, id in ipairs(ids) do
 end
 -- A caller that has all it wanted may not come back, so somebody else looks in when the next message is due.
 if #taken == wanted and redis.call('exists', waiters) == 1 then
-  local next = first_due(due, #taken + #spent, lanes)
+  local next = first_due(due, #taken + #spent, laned and ready)
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   local at = math.min(tonumber(next or ends), tonumber(expiry or ends), ends)
   if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end

@@ -1,7 +1,7 @@
 -- expire.lua: see to messages whose claims or attempts ran out. It stands before claim.lua.
 --
 -- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_in_lanes, which returns up to n
---          messages that are due, those of the highest priority first, and when each is, and their lanes; and exhaust, which makes dead letters of
+--          messages that are due, those of the highest priority first, and their scores; and exhaust, which makes dead letters of
 --          messages that have no attempts left or were not begun in time, and adds each to the reply: its member, nothing, its
 --          attempts, the time, the last error. Of what an ACL forbids, each message is left where it is.
 local function expire(queue, claims, now)
@@ -23,17 +23,15 @@ local function due_in_lanes(queue, now, n)
     redis.call('zrem', due, member)
     arrange(queue, {member})
   end
-  local found, lanes, lane, first = {}, {}, next_lane(due, exact(claimable))
+  local found, lane, first = {}, next_lane(due, exact(claimable))
   while lane and #found < 2 * n do
     local last = split(lane, now)
     local ready = first <= last and redis.call('zrangebyscore', due, exact(lane), exact(last), 'withscores', 'limit', 0, n - #found / 2) or {}
-    for i = 1, #ready, 2 do
-      found[#found + 1], found[#found + 2], lanes[#lanes + 1] = ready[i], exact(due_at(ready[i + 1])), lane
-    end
+    for _, value in ipairs(ready) do found[#found + 1] = value end
     if lane >= 0 then break end
     lane, first = next_lane(due, exact(lane + width))
   end
-  return found, lanes
+  return found
 end
 
 local function exhaust(queue, dead, errors, spent, now, reply)

@@ -9,81 +9,72 @@
 --          with messages that were put somewhere or taken away, after that. It notes where those of groups are now, and lets the first
 --          of each group that waits be claimed if fewer than the limit are in flight, and no other. A message keeps its place and its
 --          terms unless fresh has a place, and maybe terms, for its member. It returns when the first message is due that may be
---          claimed since, µs, or nothing; and has a client look in then if it is told the time. And vacate, which ends the claims of messages
---          that were removed in flight; and remove, which takes a message out of one of the sorted sets of a queue, before arrange: one in
---          flight keeps its place until its claim ends.
+--          claimed since, µs, or nothing; and has a client look in then if it is told the time.
 local function terms_of(body, from) return string.match(string.match(body, '^[^\n]*', from), 'g(%d+s?:%S+)') end
 
-local function order(queue, group)
+local function order(queue, group, adds)
   local due, groups, places = queue.due, queue.groups, queue.places
   local head, after = group .. '\0', group .. '\1'
   local waiting = redis.call('zrangebylex', groups, '[q' .. head, '(q' .. after, 'limit', 0, 2)
-  local flying = redis.call('zlexcount', groups, '[r' .. head, '(r' .. after)
-  local ready, blocked = nil, #waiting > 1
+  local ready, may = nil, true
   for i, entry in ipairs(waiting) do
-    local member = string.sub(entry, #head + 18)
-    local stands = tonumber(redis.call('zscore', due, member))
-    local may = i == 1 and flying < tonumber(string.match(redis.call('hget', places, member) or '', '^%d+', 17) or 1)
-    blocked = blocked or not may
-    if stands and (stands < claimable) == may then
-      redis.call('zadd', due, exact(score(member, due_at(stands), nil, may)), member)
-      ready = may and due_at(stands) or ready
+    if i == 1 or adds then
+      local member = string.sub(entry, #head + 18)
+      local stands = tonumber(redis.call('zscore', due, member))
+      local flying = i == 1 and redis.call('zlexcount', groups, '[r' .. head, '(r' .. after)
+      may = i == 1 and flying < tonumber(string.match(redis.call('hget', places, member) or '', '^%d+', 17) or 1)
+      if stands and (stands < claimable) == may then
+        redis.call('zadd', due, exact(score(member, due_at(stands), nil, may)), member)
+        ready = may and due_at(stands) or ready
+      end
     end
   end
-  if blocked then redis.call('zadd', groups, 0, 'w' .. group) else redis.call('zrem', groups, 'w' .. group) end
+  if #waiting > 1 and adds or not may then
+    redis.call('zadd', groups, 0, 'w' .. group)
+  elseif #waiting < 2 then
+    redis.call('zrem', groups, 'w' .. group)
+  end
   return ready
 end
 
-local function note(queue, member, place, terms)
-  local due, flight, groups, places = queue.due, queue.flight, queue.groups, queue.places
-  local was = redis.call('hget', places, member)
-  terms = terms or was and string.sub(was, 17)
-  if not terms then return end
-  local skips, group = string.match(terms, '^%d+(s?):(.*)$')
-  local stands = tonumber(redis.call('zscore', due, member))
-  local gone = stands and lane_of(stands) == removed
-  local waits, flies = stands and not gone, gone or redis.call('zscore', flight, member)
-  local stamp = string.format('%016.0f', waits and skips == 's' and due_at(stands) or tonumber(place or string.sub(was, 1, 16)))
-  local running, waiting = 'r' .. group .. '\0' .. member, 'q' .. group .. '\0'
-  if was and (not waits or string.sub(was, 1, 16) ~= stamp) then redis.call('zrem', groups, waiting .. string.sub(was, 1, 16) .. member) end
-  if waits then redis.call('zadd', groups, 0, waiting .. stamp .. member) end
-  if flies then redis.call('zadd', groups, 0, running) else redis.call('zrem', groups, running) end
-  if not waits and not flies then
-    redis.call('hdel', places, member)
-  elseif was ~= stamp .. terms then
-    redis.call('hset', places, member, stamp .. terms)
-  end
-  return order(queue, group)
-end
-
 local function arrange(queue, members, now, fresh)
-  local earliest
+  local due, flight, groups, places = queue.due, queue.flight, queue.groups, queue.places
+  local grouped, known, gone, flown, lost, noted, earliest = {}, {}, {}, {}, {}, {}, nil
   for _, member in ipairs(members) do
-    if is_grouped(member) then
-      local place, terms = unpack(fresh and fresh[member] or {})
-      local at = note(queue, member, place, terms)
-      earliest = at and math.min(earliest or at, at) or earliest
+    if is_grouped(member) then grouped[#grouped + 1] = member end
+  end
+  if #grouped == 0 then return end
+  local was, stand = redis.call('hmget', places, unpack(grouped)), redis.call('zmscore', due, unpack(grouped))
+  local fly = redis.call('zmscore', flight, unpack(grouped))
+  for i, member in ipairs(grouped) do
+    local new, stands = fresh and fresh[member], tonumber(stand[i])
+    local old, place = was[i] and string.sub(was[i], 1, 16), new and new[1]
+    local terms = new and new[2] or old and string.sub(was[i], 17)
+    if terms then
+      local limit, skips, group = string.match(terms, '^(%d+)(s?):(.*)$')
+      local kept = stands and lane_of(stands) == removed
+      local waits, flies = stands and not kept, kept or fly[i]
+      if waits and skips == 's' then place = due_at(stands) end
+      local stamp = place and string.format('%016.0f', tonumber(place)) or old
+      local waiting, running = 'q' .. group .. '\0', 'r' .. group .. '\0' .. member
+      if old and (not waits or old ~= stamp) then gone[#gone + 1] = waiting .. old .. member end
+      if flies then flown[#flown + 1], flown[#flown + 2] = 0, running else gone[#gone + 1] = running end
+      if not waits and not flies then lost[#lost + 1] = member end
+      if (waits or flies) and (new or stamp ~= old) then noted[#noted + 1], noted[#noted + 2] = member, stamp .. terms end
+      if not flies or limit ~= '1' then known[#known + 1] = {group, waits and waiting .. stamp .. member} end
     end
+  end
+  if #gone > 0 then redis.call('zrem', groups, unpack(gone)) end
+  if #flown > 0 then redis.call('zadd', groups, unpack(flown)) end
+  if #lost > 0 then redis.call('hdel', places, unpack(lost)) end
+  if #noted > 0 then redis.call('hset', places, unpack(noted)) end
+  for _, message in ipairs(known) do
+    local group, entry = unpack(message)
+    if entry then redis.call('zadd', groups, 0, entry) end
+    local at = order(queue, group, entry)
+    earliest = at and math.min(earliest or at, at) or earliest
   end
   if earliest and now then wake(queue, math.max(earliest, now), now) end
   return earliest
-end
-
-local function vacate(queue, members, now)
-  local due = queue.due
-  for _, member in ipairs(members) do
-    local stands = is_grouped(member) and tonumber(redis.call('zscore', due, member))
-    if stands and lane_of(stands) == removed then
-      redis.call('zrem', due, member)
-      arrange(queue, {member}, now)
-    end
-  end
-end
-
-local function remove(queue, set, member)
-  local due = queue.due
-  local ends = set == queue.flight and is_grouped(member) and redis.call('zscore', set, member)
-  redis.call('zrem', set, member)
-  if ends then redis.call('zadd', due, exact(math.ceil(ends / 1000) - epoch + removed), member) end
 end
 

@@ -9,7 +9,7 @@
 -- Returns  nothing. It defines score, which returns that of a member that is due at a time, now for one, and whether it may be claimed; due_at, which returns the time, µs, of a score; lane_of, which returns the least score of its lane; next_lane, which does so for the
 --          first score from another on, and returns that too; split, which returns the score of a lane that is due now; span, which
 --          returns the bounds of the scores of a lane that are due (passed is 1), are not (0), or of all (-1); and first_due, which returns when the first
---          message is due but for as many as passed says, whose lanes are listed unless all messages are plain.
+--          message is due but for the first passed of those that are ready, with their scores; nothing for these if all are plain.
 local width, epoch = 4398046511104, 946684800000
 local claimable, removed = -1000 * width, -2040 * width
 
@@ -49,10 +49,13 @@ local function span(lane, passed, now)
   return least, last
 end
 
-local function first_due(due, passed, lanes)
-  if passed and not lanes then return redis.call('zrange', due, passed, passed, 'withscores')[2] end
+local function first_due(due, passed, ready)
+  if passed and not ready then return redis.call('zrange', due, passed, passed, 'withscores')[2] end
   local counts = {}
-  for i = 1, passed or 0 do counts[lanes[i]] = (counts[lanes[i]] or 0) + 1 end
+  for i = 1, passed or 0 do
+    local lane = lane_of(tonumber(ready[2 * i]))
+    counts[lane] = (counts[lane] or 0) + 1
+  end
   local lane, first = next_lane(due, '-inf')
   local at = lane == removed and due_at(first) or nil
   if lane and lane < claimable then lane, first = next_lane(due, exact(claimable)) end

@@ -43,7 +43,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids))
   end
   local new, waiting, flying, forgotten, grouped, fresh, delay = {}, {}, {}, {}, {}, {}, ''
-  local at, stands, marker, earliest, millions, replaces
+  local at, stands, marker, earliest, millions, replaces, laned
   local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
   for i = 1, (#items - 6) / 3 do
     local id, pause, body = items[3 * i + 4], items[3 * i + 5], items[3 * i + 6]
@@ -70,7 +70,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       local rest = last % 1000000
       if rest == 0 or not millions then millions = format('%010.0f', (last - rest) / 1000000) end
       local sequence = millions .. format('%06d', rest)
-      if marker ~= '' then sequence = string.sub(sequence, 3) .. marker end
+      if marker ~= '' then sequence, laned = string.sub(sequence, 3) .. marker, true end
       scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, sequence .. id, id, sequence .. mark .. body
       if marker == '' or not is_grouped(sequence) then
         earliest = math.min(earliest or at, at)
@@ -99,6 +99,6 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   end
   arrange(queue, waiting, now)
   arrange(queue, grouped, now, fresh)
-  redis.call('hset', meta, 'last', format('%.0f', last), 'layout', layout)
+  redis.call('hset', meta, 'last', format('%.0f', last), 'layout', layout, unpack(laned and {'lanes', 1} or {}))
   return reply
 end)

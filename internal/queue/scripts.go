@@ -27,6 +27,9 @@ var lanesSource string
 //go:embed group.lua
 var groupSource string
 
+//go:embed removed.lua
+var removedSource string
+
 //go:embed once.lua
 var onceSource string
 
@@ -107,18 +110,18 @@ var (
 	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &groupSource, &expireSource, &rateSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &lanesSource, &nextSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &nextSource, &leaveSource)
-	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &groupSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &groupSource, &idleSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &groupSource, &nackSource)
+	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &groupSource, &removedSource, &givebackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &idleSource, &burySource, &cancelSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &groupSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &lanesSource, &statsSource)
 	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &groupSource, &redriveSource)
-	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &idleSource, &burySource, &purgeSource)
+	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &burySource, &purgeSource)
 	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &lanesSource, &nextSource, &idleSource, &pauseSource)
 )
 

@@ -89,7 +89,7 @@ func readClaim(r reply, i int) (c Claimed, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = Claimed{member: texts[0], claim: texts[1], due: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(due)}
+	c = Claimed{member: texts[0], claim: texts[1], due: texts[2], Attempt: int(attempt), DueAt: dueOf(due)}
 	c.ID, err = idOf(c.member)
 	b := bodyOf(texts[3])
 	c.Payload, c.Headers, c.Given, c.own = b.payload, b.headers, b.given, b.own
