@@ -6,8 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rscheduler"
@@ -15,12 +18,15 @@ import (
 
 // Action is something that a person wants to do.
 type Action struct {
-	// Verb is force; redrive, cancel, purge, pause or resume; trigger, pause-job or resume-job.
+	// Verb is force; redrive, cancel, snooze, purge, pause or resume; trigger, pause-job or resume-job.
 	Verb string
 	// Kind is lock for force, scheduler for what is about a job, and queue for all others. Name is that of the object.
 	Kind, Name string
-	// ID is a message's, for cancel and redrive; redrive without one is of all dead letters. Of a scheduler it is the job.
+	// ID is a message's, for cancel, snooze and redrive; redrive without one is of all dead letters. Of a scheduler it is the job. A person
+	// may choose many messages: each is an action, and none is done if one of them is refused.
 	ID string
+	// Delay is after what time a message is to be due, for snooze.
+	Delay time.Duration
 	// State is which messages purge deletes: delayed, ready, in-flight or dead.
 	State string
 	// Why is the reason, for pause-job; "by the console" if none was given.
@@ -65,31 +71,99 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	verb, known := verbs[r.PostForm.Get("verb")]
-	a := Action{
-		Verb: r.PostForm.Get("verb"), Kind: verb.kind, Name: r.PostForm.Get("name"), ID: r.PostForm.Get("id"), State: r.PostForm.Get("state"),
-		Why: r.PostForm.Get("why"), Owners: r.PostForm["owner"],
-	}
-	if !known || a.Name == "" {
+	if !known || r.PostForm.Get("name") == "" {
 		http.Error(w, "there is no such action", http.StatusBadRequest)
 		return
 	}
-	log := h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State, "owners", a.Owners,
-		"user", h.user(r), "remote", r.RemoteAddr, "why", a.Why)
-	if err := h.allow(r, a); err != nil {
-		log.WarnContext(r.Context(), "redlatch console: an action was refused", "cause", err)
-		http.Error(w, "you may not do that", http.StatusForbidden)
-		return
-	}
-	done, err := verb.do(r.Context(), h, a)
+	actions, err := actionsOf(verb.kind, r.PostForm)
 	if err != nil {
-		log.WarnContext(r.Context(), "redlatch console: an action failed", "cause", err)
-		http.Error(w, "it failed: "+err.Error(), statusOf(err))
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
 		return
 	}
-	log.InfoContext(r.Context(), "redlatch console: an action was done", "result", done)
+	logs := make([]*slog.Logger, len(actions))
+	for i, a := range actions {
+		logs[i] = h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State, "owners", a.Owners,
+			"user", h.user(r), "remote", r.RemoteAddr, "why", a.Why)
+		if err := h.allow(r, a); err != nil {
+			logs[i].WarnContext(r.Context(), "redlatch console: an action was refused", "cause", err)
+			http.Error(w, "you may not do that", http.StatusForbidden)
+			return
+		}
+	}
+	came := map[string]int{}
+	for i, a := range actions {
+		done, err := verb.do(r.Context(), h, a)
+		if err != nil {
+			logs[i].WarnContext(r.Context(), "redlatch console: an action failed", "cause", err)
+			http.Error(w, "it failed: "+err.Error(), statusOf(err))
+			return
+		}
+		logs[i].InfoContext(r.Context(), "redlatch console: an action was done", "result", done)
+		came[done]++
+	}
+	h.surveys.forget(ofQueue(r.PostForm.Get("name")))
 	// Relative, as all links: where the console is mounted is not known here, and http.Redirect would guess.
-	w.Header().Set("Location", a.Kind+"?name="+url.QueryEscape(a.Name)+"&done="+url.QueryEscape(done))
+	w.Header().Set("Location", back(verb.kind, r.PostForm, result(came, len(actions))))
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// actionsOf returns the actions that a form is for. Where messages are to be chosen there may be none.
+func actionsOf(kind string, form url.Values) (all []Action, err error) {
+	a := Action{
+		Verb: form.Get("verb"), Kind: kind, Name: form.Get("name"), State: form.Get("state"), Why: form.Get("why"), Owners: form["owner"],
+	}
+	if a.Verb == "snooze" {
+		if a.Delay, err = time.ParseDuration(form.Get("delay")); err != nil {
+			return nil, err
+		}
+	}
+	ids := form["id"]
+	if len(ids) == 0 && !form.Has("choose") {
+		ids = []string{""}
+	}
+	for _, id := range ids {
+		a.ID = id
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// result says what came of actions, as an address has it.
+func result(came map[string]int, of int) string {
+	switch {
+	case of == 0:
+		return "none"
+	case of > 1:
+		return fmt.Sprintf("%d-of-%d", came["done"], of)
+	}
+	for done := range came {
+		return done
+	}
+	return ""
+}
+
+// back returns the address of the page with a form, as far as it is about the same.
+func back(kind string, form url.Values, done string) string {
+	query := url.Values{"done": {done}}
+	for param, field := range map[string]string{"name": "name", "state": "tab", "q": "q", "error": "error", "job": "job"} {
+		if value := form.Get(field); value != "" {
+			query.Set(param, value)
+		}
+	}
+	return kind + "?" + query.Encode()
+}
+
+// said returns what a page says after an action, by what the address says.
+func said(done string) string {
+	var n, of int
+	if _, err := fmt.Sscanf(done, "%d-of-%d", &n, &of); err == nil && n >= 0 && n <= of {
+		text := fmt.Sprintf("Done for %d of %d messages.", n, of)
+		if n < of {
+			text += " The others are not there, or not in a state for that."
+		}
+		return text
+	}
+	return outcomes[done]
 }
 
 // outcomes are what a page says after an action, by what the address says. Another text of the address is not shown.
@@ -98,7 +172,7 @@ var outcomes = map[string]string{ //nolint:gochecknoglobals // a constant in all
 	"others": "Nothing was done: somebody else holds it now, as this page shows.",
 	"paused": "It is paused.", "resumed": "It delivers again.",
 	"triggered": "It runs as soon as a process has time; if it runs already, its overlap policy decides.", "scheduled": "It runs by its schedule again.",
-	"done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
+	"none": "Nothing was done: no message was chosen.", "done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
 }
 
 // verbs are the actions. Each says what came of it.
@@ -129,6 +203,9 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	}},
 	"cancel": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return message(inspect.QueueOf(h.client, a.Name).Cancel(ctx, a.ID))
+	}},
+	"snooze": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
+		return message(inspect.QueueOf(h.client, a.Name).Reschedule(ctx, a.ID, a.Delay))
 	}},
 	"purge": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		s, err := stateOf(a.State)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -59,6 +60,7 @@ type handler struct {
 	logger   *slog.Logger
 	origin   *http.CrossOriginProtection
 	crowd    crowd
+	surveys  shared[inspect.Survey] // by state and queue
 	streams  atomic.Int32
 }
 
@@ -78,7 +80,7 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 	for _, opt := range opts {
 		opt.set(h)
 	}
-	h.crowd.client, h.crowd.asked = client, map[string]*answer{}
+	h.crowd.client, h.surveys.share = client, surveyShare
 	return h
 }
 
@@ -173,7 +175,7 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v vi
 		p.Self += "?" + r.URL.RawQuery
 	}
 	if p.Actions {
-		p.CSRF, p.Done = token(w, r), outcomes[r.URL.Query().Get("done")]
+		p.CSRF, p.Done = token(w, r), said(r.URL.Query().Get("done"))
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	var head bytes.Buffer
@@ -263,7 +265,9 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"form": func(csrf, verb, label, name, id, state string) map[string]string {
 		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Name": name, "ID": id, "State": state}
 	},
-	"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"relative": func(t time.Time) string { return relative(time.Until(t)) },
 }).Parse(pagesSource))
 
 // round leaves out what nobody reads.
@@ -276,4 +280,25 @@ func round(d time.Duration) time.Duration {
 	default:
 		return d.Round(time.Millisecond)
 	}
+}
+
+// relative says in a few words when something is.
+func relative(in time.Duration) string {
+	if in < 0 {
+		return about(-in) + " ago"
+	}
+	return "in " + about(in)
+}
+
+// about is a time of which only the largest unit matters.
+func about(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 )
 
 const (
-	crowdFor  = 2 * time.Second // answers are shown for so long: a client answers ten questions a second
+	crowdFor  = sharedFor // answers are shown for so long: a client answers ten questions a second
 	crowdWait = time.Second
-	crowdMost = 50 // clients that are asked, and answers that are kept of pages of one client
+	crowdMost = 50 // clients that are asked
 )
 
 // crowd is what clients say of themselves, for all who look at the console.
@@ -24,16 +23,7 @@ type crowd struct {
 	at   time.Time
 	last inspect.Census
 
-	asking sync.Mutex         // guards the answers' map
-	asked  map[string]*answer // by the id of the client
-}
-
-// answer is what a client says. The one who asks sets it.
-type answer struct {
-	at     time.Time     // when it was asked
-	there  chan struct{} // closed when the rest is set
-	report redlatch.ClientReport
-	err    error
+	asked shared[redlatch.ClientReport] // by the id of the client
 }
 
 // look returns what the clients say; what they have said if that is not long ago.
@@ -57,24 +47,5 @@ func (c *crowd) waitsFor(ctx context.Context, name string) inspect.Calls {
 
 // ask returns what a client says; what it has said if that is not long ago.
 func (c *crowd) ask(ctx context.Context, id string) (redlatch.ClientReport, error) {
-	c.asking.Lock()
-	maps.DeleteFunc(c.asked, func(_ string, a *answer) bool { return time.Since(a.at) >= crowdFor })
-	a, known := c.asked[id]
-	if !known {
-		a = &answer{at: time.Now(), there: make(chan struct{})}
-		if len(c.asked) < crowdMost {
-			c.asked[id] = a
-		}
-	}
-	c.asking.Unlock()
-	if !known {
-		a.report, a.err = c.client.Ask(context.WithoutCancel(ctx), id) // others may wait for the same
-		close(a.there)
-	}
-	select {
-	case <-a.there:
-		return a.report, a.err
-	case <-ctx.Done():
-		return redlatch.ClientReport{}, ctx.Err()
-	}
+	return c.asked.get(ctx, id, func(ctx context.Context) (redlatch.ClientReport, error) { return c.client.Ask(ctx, id) })
 }

@@ -40,15 +40,15 @@ func TestPageOfAClientIsThereForManyViewers(t *testing.T) {
 
 func TestAnswersOfClientsAreForgotten(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		c := crowd{client: unhurried(t, b), asked: map[string]*answer{}}
-		for i := range 2 * crowdMost {
+		c := crowd{client: unhurried(t, b)}
+		for i := range 2 * sharedMost {
 			_, err := c.ask(t.Context(), fmt.Sprint("nonsense ", i))
 			assert.ErrorIs(t, err, redlatch.ErrInvalid)
 		}
-		assert.Len(t, c.asked, crowdMost)
+		assert.Len(t, c.asked.all, sharedMost)
 		time.Sleep(crowdFor)
 		_, err := c.ask(t.Context(), "nonsense")
 		assert.ErrorIs(t, err, redlatch.ErrInvalid)
-		assert.Len(t, c.asked, 1)
+		assert.Len(t, c.asked.all, 1)
 	})
 }

@@ -122,16 +122,16 @@ func TestPagesListTheLongestWaits(t *testing.T) {
 		h := Handler(client)
 		c := &h.(*handler).crowd
 		const id = "web.9f2c1a0b77d01e42"
-		a := &answer{at: time.Now(), there: make(chan struct{}), report: redlatch.ClientReport{ID: id, WaitCount: 5_000}}
+		a := &answer[redlatch.ClientReport]{at: time.Now(), there: make(chan struct{}), value: redlatch.ClientReport{ID: id, WaitCount: 5_000}}
 		close(a.there)
 		for i := range 5_000 {
 			w := redlatch.WaitInfo{Kind: "lock", Name: "orders", Since: time.Now().Add(-time.Hour), Site: fmt.Sprintf("billing/main.go:%d", i)}
 			c.last.Waits = append(c.last.Waits, inspect.Wait{Client: id, WaitInfo: w})
 			if i < 1_000 { // as many as a client tells
-				a.report.Waits = append(a.report.Waits, w)
+				a.value.Waits = append(a.value.Waits, w)
 			}
 		}
-		c.at, c.asked[id] = time.Now(), a
+		c.at, c.asked.all = time.Now(), map[string]*answer[redlatch.ClientReport]{id: a}
 		b.Foreign(t, "orders", time.Minute)
 		for _, page := range []string{"lock?name=orders", "semaphore?name=uploads", "latch?name=start", "barrier?name=start", "client?id=" + id} {
 			c.last.Waits = slices.Clone(c.last.Waits)

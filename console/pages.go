@@ -390,45 +390,6 @@ func stateOf(name string) (rdelayedqueue.State, error) {
 	return state, err
 }
 
-// queuePage is the page of a queue, with the messages of one state.
-type queuePage struct {
-	Name     string
-	Stats    rdelayedqueue.Stats
-	State    string
-	States   []string
-	Messages []inspect.Message
-	After    string // the address of the next messages
-}
-
-func (h *handler) queue(r *request) (any, error) {
-	name, err := nameOf(r)
-	if err != nil {
-		return nil, err
-	}
-	p := &queuePage{Name: name, State: cmp.Or(r.query.Get("state"), "ready")}
-	for _, s := range inspect.States() {
-		p.States = append(p.States, inspect.StateName(s))
-	}
-	state, err := stateOf(p.State)
-	if err != nil {
-		return nil, err
-	}
-	if p.Stats, err = inspect.QueueOf(h.client, name).Stats(r.ctx); err != nil {
-		return nil, err
-	}
-	entries, next, err := inspect.Page(r.ctx, h.client, name, state, r.query.Get("after"), pageSize)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		p.Messages = append(p.Messages, inspect.MessageOf(e, false))
-	}
-	if next != "" {
-		p.After = "queue?" + url.Values{"name": {name}, "state": {p.State}, "after": {next}}.Encode()
-	}
-	return p, nil
-}
-
 // messagePage is the page of a message.
 type messagePage struct {
 	Queue string

@@ -236,8 +236,9 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 	b.sees("m-1")
 	b.tabs("To the content")
 	b.enter()
-	b.tabs("ready", "in-flight", "dead", "m-1", "verb", "verb", "verb") // pause, resume, redrive
-	assert.Empty(t, b.tab())                                            // the box without which nothing is deleted
+	b.tabs("verb", "verb", "verb", "delayed 1", "ready 0", "in-flight 0", "dead 0", "q", "Search") // pause, resume, redrive
+	b.tabs("verb", "verb", "delay")                                                                // of the chosen ones: cancel, snooze
+	assert.Empty(t, b.tab())                                                                       // the box without which nothing is deleted
 	b.key(" ")
 	b.tabs("verb")
 	b.enter()

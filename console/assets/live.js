@@ -1,7 +1,7 @@
 // Keeps a page as its server sees it. Without it the page is as it was when it was loaded.
 "use strict";
 
-// Rows with an id are replaced one by one, so that a link that has the focus keeps it.
+// Rows with an id are replaced one by one, so that a link or a box that has the focus keeps it, and what is chosen stays chosen.
 function show(html) {
   const next = document.createElement("main");
   next.innerHTML = html;
@@ -23,14 +23,27 @@ function replace(old, next) {
   if (old.outerHTML === next.outerHTML) {
     return;
   }
-  const focused = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const name = (e) => e.getAttribute("href") || e.value;
+  const focused = old.contains(document.activeElement) ? name(document.activeElement) : null;
+  const chosen = new Set([...old.querySelectorAll("input:checked")].map(name));
   old.replaceWith(next);
-  if (focused) {
-    const again = [...next.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused);
-    if (again) {
-      again.focus();
+  for (const e of next.querySelectorAll("a, input")) {
+    if (chosen.has(name(e))) {
+      e.checked = true;
+    }
+    if (focused && name(e) === focused) {
+      e.focus();
     }
   }
+}
+
+// One box chooses all messages.
+for (const head of document.querySelectorAll("[data-all]")) {
+  const all = document.createElement("input");
+  all.type = "checkbox";
+  all.ariaLabel = "choose all";
+  all.onchange = () => document.querySelectorAll(`input[form="${head.dataset.all}"]`).forEach((box) => { box.checked = all.checked; });
+  head.prepend(all);
 }
 
 // The history of a lock while its page is open.

@@ -1,0 +1,215 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+const (
+	surveyShare = 20 // of its time the console spends at most one part in so many looking at all messages of a state
+	groupsMost  = 10 // errors that are listed
+)
+
+// queuePage is the page of a queue: its errors, and the messages of one state, or those that a search has found.
+type queuePage struct {
+	Name       string
+	Stats      rdelayedqueue.Stats
+	State      string // whose messages are shown; "" of a search in several
+	Tabs       []tab
+	Query      string // what is searched for
+	Line       string // the error whose messages are shown; "" for any
+	Errors     []errorLine
+	Looked     // of the errors
+	MoreErrors int
+
+	Messages []inspect.Message
+	After    string // the address of the next messages
+	Found    Looked // of a search
+	More     int    // messages that were found and are not listed
+}
+
+// tab leads to the messages of a state.
+type tab struct {
+	State, Address string
+	Count          int
+}
+
+// errorLine is a line of the errors.
+type errorLine struct {
+	inspect.Group
+	Address string
+}
+
+// Looked is how many messages were looked at, and whether there are others.
+type Looked struct {
+	At   int
+	Rest bool
+}
+
+func (l *Looked) add(v inspect.Survey) { l.At, l.Rest = l.At+len(v.Messages), l.Rest || v.More }
+
+// Searched reports whether the page shows what was found.
+func (p *queuePage) Searched() bool { return p.Query != "" || p.Line != "" }
+
+// Filled returns the fields of a form that the page is to be shown with after an action, beside its name.
+func (p *queuePage) Filled() map[string]string {
+	return map[string]string{"tab": p.State, "q": p.Query, "error": p.Line}
+}
+
+func queueAddress(name string, params ...string) string {
+	query := url.Values{"name": {name}}
+	for pair := range slices.Chunk(params, 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
+	}
+	return "queue?" + query.Encode()
+}
+
+func (h *handler) queue(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	p := &queuePage{Name: name, State: r.query.Get("state"), Query: strings.TrimSpace(r.query.Get("q")), Line: r.query.Get("error")}
+	text, states := p.Query, inspect.States()
+	if p.Searched() {
+		text, states = statesIn(p.Query)
+	} else {
+		p.State = cmp.Or(p.State, inspect.StateName(rdelayedqueue.Ready))
+	}
+	if p.State != "" {
+		state, err := stateOf(p.State)
+		if err != nil {
+			return nil, err
+		}
+		states = []rdelayedqueue.State{state}
+	}
+	if p.Stats, err = inspect.QueueOf(h.client, name).Stats(r.ctx); err != nil {
+		return nil, err
+	}
+	for i, n := range []int{p.Stats.Delayed, p.Stats.Ready, p.Stats.InFlight, p.Stats.Dead} {
+		state := inspect.StateName(inspect.States()[i])
+		p.Tabs = append(p.Tabs, tab{state, queueAddress(name, "state", state), n})
+	}
+	if p.Searched() {
+		r.begin()
+		err = h.search(r, p, inspect.Sought{Text: text, Line: p.Line}, states)
+	} else {
+		err = h.messages(r, p, states[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.begin()
+	return p, h.errorsOf(r, p)
+}
+
+// statesIn returns the text that a search is for, and in which states: those that it names, or all.
+func statesIn(search string) (text string, states []rdelayedqueue.State) {
+	var rest []string
+	for _, word := range strings.Fields(search) {
+		s, err := inspect.StateOf(strings.ToLower(word))
+		if err != nil {
+			rest = append(rest, word)
+			continue
+		}
+		states = append(states, s)
+	}
+	if len(states) == 0 {
+		return search, inspect.States()
+	}
+	return strings.Join(rest, " "), states
+}
+
+// messages has the page show those of a state.
+func (h *handler) messages(r *request, p *queuePage, s rdelayedqueue.State) error {
+	entries, next, err := inspect.Page(r.ctx, h.client, p.Name, s, r.query.Get("after"), pageSize)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		p.Messages = append(p.Messages, inspect.MessageOf(e, false))
+	}
+	if next != "" {
+		p.After = queueAddress(p.Name, "state", p.State, "after", next)
+	}
+	return nil
+}
+
+// search has the page show what is found: the message of that id first, wherever it is, and then those of each state.
+func (h *handler) search(r *request, p *queuePage, sought inspect.Sought, states []rdelayedqueue.State) error {
+	if p.Query != "" && p.Line == "" && p.State == "" {
+		e, err := inspect.QueueOf(h.client, p.Name).Get(r.ctx, p.Query)
+		switch {
+		case err == nil:
+			p.Messages = append(p.Messages, inspect.MessageOf(*e, false))
+		case !errors.Is(err, rdelayedqueue.ErrNotFound) && !errors.Is(err, redlatch.ErrInvalid): // it may be no id
+			return err
+		}
+	}
+	for _, s := range states {
+		v, err := h.survey(r.ctx, p.Name, s)
+		if err != nil {
+			return err
+		}
+		p.Found.add(v)
+		for _, m := range v.Find(sought) {
+			if len(p.Messages) == 0 || m.ID != p.Messages[0].ID {
+				p.Messages = append(p.Messages, m)
+			}
+		}
+	}
+	p.More = max(0, len(p.Messages)-pageSize)
+	p.Messages = first(p.Messages, pageSize)
+	return nil
+}
+
+// errorsOf has the page show the errors of its messages by their first lines.
+func (h *handler) errorsOf(r *request, p *queuePage) error {
+	var states []rdelayedqueue.State
+	if p.Stats.Dead > 0 {
+		states = append(states, rdelayedqueue.Dead)
+	}
+	if p.Stats.Failed > 0 {
+		states = append(states, rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight)
+	}
+	var surveys []inspect.Survey
+	for _, s := range states {
+		v, err := h.survey(r.ctx, p.Name, s)
+		if err != nil {
+			return err
+		}
+		surveys = append(surveys, v)
+		p.add(v)
+	}
+	groups := inspect.Groups(surveys...)
+	for _, g := range first(groups, groupsMost) {
+		p.Errors = append(p.Errors, errorLine{g, queueAddress(p.Name, "error", g.Line)})
+	}
+	p.MoreErrors = len(groups) - len(p.Errors)
+	return nil
+}
+
+// survey returns the messages of a state, as they were not long ago.
+func (h *handler) survey(ctx context.Context, name string, s rdelayedqueue.State) (inspect.Survey, error) {
+	return h.surveys.get(ctx, inspect.StateName(s)+" "+name, func(ctx context.Context) (inspect.Survey, error) {
+		return inspect.SurveyOf(ctx, h.client, name, s)
+	})
+}
+
+// ofQueue returns which surveys are those of a queue.
+func ofQueue(name string) func(key string) bool {
+	return func(key string) bool {
+		_, of, _ := strings.Cut(key, " ")
+		return of == name
+	}
+}
