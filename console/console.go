@@ -39,8 +39,8 @@ func WithActions(allow func(*http.Request, Action) error) Option {
 	return setting(func(h *handler) { h.allow = allow })
 }
 
-// WithPayloads shows what messages say. Defaults to not: payloads may be private. The text of a message's last error is shown
-// all the same.
+// WithPayloads shows what messages say, in payloads and headers. Defaults to not: they may be private. The names of headers and the
+// text of a message's last error are shown all the same.
 func WithPayloads() Option { return setting(func(h *handler) { h.payloads = true }) }
 
 // WithUser tells whom the log names for an action. Defaults to the user of HTTP's basic authentication.

@@ -394,7 +394,9 @@ func stateOf(name string) (rdelayedqueue.State, error) {
 type messagePage struct {
 	Queue string
 	inspect.Message
-	Shown string // the payload
+	Headers map[string]string
+	Shown   string // the payload
+	Hidden  bool   // neither it nor what the headers say is to be shown
 }
 
 func (h *handler) message(r *request) (any, error) {
@@ -409,7 +411,7 @@ func (h *handler) message(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &messagePage{Queue: name, Message: inspect.MessageOf(*e, h.payloads)}
+	p := &messagePage{Queue: name, Message: inspect.MessageOf(*e, h.payloads), Headers: e.Headers, Hidden: !h.payloads}
 	if p.Payload != nil {
 		text, err := json.MarshalIndent(p.Payload, "", "  ")
 		if err != nil {

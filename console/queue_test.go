@@ -129,6 +129,27 @@ func TestChosenMessagesAreOperated(t *testing.T) {
 	}
 }
 
+func TestMessageShowsItsHeadersIfWantedAndItsTimes(t *testing.T) {
+	for _, opts := range [][]Option{nil, {WithPayloads()}} {
+		s := newSite(t, opts...)
+		q := redlatch.GetDelayedQueue[string](s.client, "mails")
+		_, err := q.Offer(t.Context(), "hello", 90*time.Minute, rdelayedqueue.WithID("m-1"), rdelayedqueue.WithHeaders(map[string]string{"tenant": "<acme>"}))
+		require.NoError(t, err)
+		_, text := s.get(t, "message?name=mails&id=m-1")
+		assert.Contains(t, text, "<th>tenant</th>")
+		assert.Equal(t, opts != nil, strings.Contains(text, "&lt;acme&gt;"))
+		assert.Regexp(t, `<time datetime="2\d{3}-[^"]+Z" title="2\d{3}-[^"]+ UTC">in 1 h</time>`, text)
+	}
+}
+
+func TestTimesAreRelative(t *testing.T) {
+	for in, want := range map[time.Duration]string{
+		0: "in 0 s", -time.Millisecond: "0 s ago", 59 * time.Second: "in 59 s", -61 * time.Second: "1 min ago", -47 * time.Hour: "47 h ago", 49 * time.Hour: "in 2 days",
+	} {
+		assert.Equal(t, want, relative(in))
+	}
+}
+
 func TestQueuePageComesSoonAmongManyMessages(t *testing.T) {
 	many := faulttest.Rounds(t, 20_000, 100_000)
 	server := redistest.Start(t)
