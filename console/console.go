@@ -267,6 +267,9 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	},
 	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"late":     inspect.Late,
+	"came":     came,
+	"shape":    shape,
 	"relative": func(t time.Time) string { return relative(time.Until(t)) },
 }).Parse(pagesSource))
 

@@ -20,7 +20,6 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlatch"
-	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -420,31 +419,6 @@ func (h *handler) message(r *request) (any, error) {
 		p.Shown = string(text)
 	}
 	return p, nil
-}
-
-// schedulerPage is the page of a scheduler, with the last runs of a job.
-type schedulerPage struct {
-	Name string
-	Jobs []rscheduler.Job
-	Job  string // whose runs are shown; "" for none
-	Runs []rscheduler.Result
-}
-
-func (h *handler) scheduler(r *request) (any, error) {
-	name, err := nameOf(r)
-	if err != nil {
-		return nil, err
-	}
-	s := h.client.GetScheduler(name)
-	p := &schedulerPage{Name: name, Job: r.query.Get("job")}
-	if p.Jobs, err = s.Jobs(r.ctx); err != nil || p.Job == "" {
-		return p, err
-	}
-	p.Runs, err = s.Runs(r.ctx, p.Job, pageSize)
-	if errors.Is(err, rscheduler.ErrNotFound) {
-		return nil, fmt.Errorf("%w: the job %q of %q", errAbsent, p.Job, name)
-	}
-	return p, err
 }
 
 // electionPage is the page of an election.

@@ -9,8 +9,8 @@
 -- ARGV[2..n]  the name of each job that is to be shown
 --
 -- Returns  an array: the time, µs; how many names there are, and the names; how many processes run, and these; then of each job how many
---          values its hash has, its fields and their values, with died as the state of a run that goes on under no claim. Or a single
---          number, see beat.lua
+--          values its hash has, its fields and their values, with died as the state of a run that goes on under no claim, and due, the
+--          time in the index. Or a single number, see beat.lua
 local meta, alive, jobs, claims, wanted, shown = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV
 
 local other = foreign(meta)
@@ -30,6 +30,9 @@ for n = 5, #KEYS do
       if held ~= 'h' .. (hash['claim' .. slot] or '') then value = 'died' end
     end
     all[#all + 1], all[#all + 2] = field, value
+  end
+  if #all > 0 then
+    all[#all + 1], all[#all + 2] = 'due', redis.call('zscore', jobs, shown[n - 3]) or ''
   end
   reply[#reply + 1], reply[#reply + 2] = #all, all
 end

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,10 +29,22 @@ type Job struct {
 	Why    string
 	// Orphaned reports whether no process that has registered it runs: 25 s after the last one died, or at once after it stopped.
 	Orphaned bool
+	// Late is for how long a run has been due that has not begun; 0 while one goes on or waits for another attempt, or the job is paused.
+	Late time.Duration
 	// Running has its runs that go on, sorted by Scheduled.
 	Running []Run
 	// Last is how its last attempt has ended; zero if none has.
 	Last Result
+}
+
+// NextAfter returns when the job comes first after t, by its schedule. Of an [EveryAfter], and of a schedule of a program's own, no more
+// than [Job.Next] is known. It returns false if there is no such time, or none is known. It does no I/O.
+func (j Job) NextAfter(t time.Time) (time.Time, bool) {
+	schedule := parseSchedule(j.Schedule)
+	if _, fixed := schedule.(fixedDelay); fixed || schedule == nil {
+		return j.Next, j.Next.After(t)
+	}
+	return nextOf(schedule, t)
 }
 
 // Jobs returns the jobs of all processes that share the name, by their names. It waits for Redis until ctx is done, or for the call
@@ -101,6 +114,9 @@ func (s *Scheduler) read(name string, fields, alive []string, now int64) (Job, e
 	}
 	j := Job{Name: name, Schedule: hash["schedule"], Why: hash["paused"], Orphaned: true}
 	_, j.Paused = hash["paused"]
+	if due, err := strconv.ParseFloat(hash["due"], 64); err == nil && due < float64(now) && !j.Paused { // +Inf while it runs
+		j.Late = time.Duration(now-int64(due)) * time.Microsecond
+	}
 	for _, process := range alive {
 		if _, has := hash["on:"+process]; has {
 			j.Orphaned = false

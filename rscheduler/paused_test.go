@@ -32,6 +32,55 @@ func (r *rig) pauses(t *testing.T, s *rscheduler.Scheduler, from, to float64) {
 	require.NoError(t, s.Resume(t.Context(), "job"))
 }
 
+func TestJobIsLateWhileWhatIsDueDoesNotBegin(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s := r.Peer(t).GetScheduler("billing", rscheduler.WithConcurrency(1))
+		require.NoError(t, s.Register("busy", rscheduler.At(r.start.Add(12*time.Second)), func(context.Context, rscheduler.Run) error {
+			r.until(50)
+			return nil
+		}))
+		require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), r.handle))
+		run(t, s)
+		late := func(second float64) (all []time.Duration) {
+			t.Helper()
+			r.until(second)
+			jobs, err := s.Jobs(t.Context())
+			require.NoError(t, err)
+			for _, j := range jobs {
+				all = append(all, j.Late.Truncate(time.Second))
+			}
+			return all
+		}
+		assert.Equal(t, []time.Duration{0, 0}, late(15))
+		assert.Equal(t, []time.Duration{0, 11 * time.Second}, late(31))
+		require.NoError(t, s.Pause(t.Context(), "job", "why"))
+		assert.Equal(t, []time.Duration{0, 0}, late(45))
+		require.NoError(t, s.Resume(t.Context(), "job"))
+		assert.Equal(t, []time.Duration{0, 0}, late(55))
+	})
+}
+
+func TestNextTimesOfAJobAreThoseOfItsSchedule(t *testing.T) {
+	start := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	planned := start.Add(90 * time.Second)
+	for text, want := range map[string]time.Time{
+		rscheduler.MustCron("30 * * * *").String():     start.Add(30 * time.Minute),
+		rscheduler.Every(time.Hour).String():           start.Add(time.Hour),
+		rscheduler.At(start.Add(time.Minute)).String(): start.Add(time.Minute),
+		rscheduler.At(start).String():                  {},
+		rscheduler.EveryAfter(time.Minute).String():    planned,
+		"when the tide is high":                        planned,
+	} {
+		got, ok := rscheduler.Job{Schedule: text, Next: planned}.NextAfter(start)
+		assert.Equal(t, !want.IsZero(), ok, text)
+		if ok {
+			assert.WithinDuration(t, want, got, 0, text)
+		}
+		_, ok = rscheduler.Job{Schedule: "when the tide is high", Next: planned}.NextAfter(planned)
+		assert.False(t, ok)
+	}
+}
+
 // F7: a tick that was due in a pause does not run, although nobody could look at it before the pause was over; others do.
 func TestTicksThatWereDueInAPauseDoNotRunAfterIt(t *testing.T) {
 	every := rscheduler.Every(10 * time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -41,6 +42,9 @@ func (j jobState) status() string {
 	}
 	if j.Orphaned {
 		words = append(words, "no process runs it")
+	}
+	if late := inspect.Late(j.Job); late > 0 {
+		words = append(words, fmt.Sprintf("late by %v", late.Round(time.Second)))
 	}
 	if n := len(j.Running); n > 0 {
 		words = append(words, fmt.Sprintf("running %d", n))

@@ -296,10 +296,24 @@ func AndMore(one string, n int) string {
 	return fmt.Sprintf("%s and %d more", one, n)
 }
 
+// LateMost is how late a run may be before that is shown.
+const LateMost = 10 * time.Second
+
+// Late returns for how long a job has been due, if that is long and somebody should run it.
+func Late(j rscheduler.Job) time.Duration {
+	if j.Late < LateMost || j.Orphaned {
+		return 0
+	}
+	return j.Late
+}
+
 // jobs says in a few words how the jobs of a scheduler are.
 func jobs(all []rscheduler.Job) string {
-	running, paused, failed := 0, 0, 0
+	running, paused, failed, late := 0, 0, 0, 0
 	for _, j := range all {
+		if Late(j) > 0 {
+			late++
+		}
 		running += len(j.Running)
 		if j.Paused {
 			paused++
@@ -308,7 +322,11 @@ func jobs(all []rscheduler.Job) string {
 			failed++
 		}
 	}
-	return fmt.Sprintf("jobs: %d, running %d, paused %d, failed at last %d", len(all), running, paused, failed)
+	text := fmt.Sprintf("jobs: %d, running %d, paused %d, failed at last %d", len(all), running, paused, failed)
+	if late > 0 {
+		text += fmt.Sprintf(", late %d", late)
+	}
+	return text
 }
 
 // More says how many there are beside those that were listed; empty if there are none.
