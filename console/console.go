@@ -270,6 +270,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"late":     inspect.Late,
 	"came":     came,
 	"shape":    shape,
+	"about":    about,
 	"relative": func(t time.Time) string { return relative(time.Until(t)) },
 }).Parse(pagesSource))
 

@@ -447,7 +447,7 @@ func TestQueuesAreOperated(t *testing.T) {
 	assert.Contains(t, do("redrive", "m-1", ""), "Nothing was done")
 	assert.Contains(t, do("redrive", "", ""), "0 delayed, 3 ready, 0 in flight, 0 dead")
 	require.NoError(t, q.PauseFor(t.Context(), time.Hour))
-	assert.Regexp(t, `0 delayed, 2 ready.*<strong>paused</strong> until 2\d{3}-`, do("cancel", "m-2", ""))
+	assert.Regexp(t, `0 delayed, 2 ready.*<strong>paused</strong> until <time datetime="2\d{3}-`, do("cancel", "m-2", ""))
 	assert.Contains(t, do("purge", "", "ready"), "0 delayed, 0 ready")
 	assert.Contains(t, do("resume", "", ""), "It delivers again.")
 	status, text := s.post(t, url.Values{"verb": {"purge"}, "name": {"mails"}, "state": {"lost"}, "csrf": {csrf}})

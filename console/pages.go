@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -129,6 +130,8 @@ func by(sort string) func(a, b inspect.Summary) int {
 type overview struct {
 	Counts         []count
 	Cut            bool // there was no time for all objects
+	Wrong          []trouble
+	MoreWrong      int // that are not listed
 	Queues         []queueLine
 	inspect.Census                  // its losses are those of the last hour
 	Lost           int              // how many there are of them
@@ -180,13 +183,16 @@ func (h *handler) overview(r *request) (any, error) {
 		o.Counts = append(o.Counts, count{kind, counts[kind], bar{Width: max(1, chart*counts[kind]/most)}})
 	}
 	queueLines(o)
+	all := sorted(o.Wrong)
+	o.Wrong = first(all, wrongMost)
+	o.MoreWrong = len(all) - len(o.Wrong)
 	o.Census = h.crowd.look(r.ctx)
 	o.Circles = o.Census.Circles()
 	now := time.Now()
 	buckets := make([]int, 12)
-	all := o.Losses
+	losses := o.Losses
 	o.Losses = nil
-	for _, l := range all {
+	for _, l := range losses {
 		if age := now.Sub(l.At); age < time.Hour {
 			o.Losses = append(o.Losses, l)
 			buckets[11-max(0, int(age/(5*time.Minute)))]++
@@ -233,8 +239,12 @@ func (h *handler) tally(ctx context.Context, o *overview, counts map[string]int,
 			return err
 		}
 		counts[one.Kind]++
-		if s, ok := one.Info.(rdelayedqueue.Stats); ok {
-			o.Queues = append(o.Queues, queueLine{Name: one.Name, Stats: s})
+		switch i := one.Info.(type) {
+		case rdelayedqueue.Stats:
+			o.Queues = append(o.Queues, queueLine{Name: one.Name, Stats: i})
+			o.Wrong = append(o.Wrong, queueTroubles(one.Name, i)...)
+		case []rscheduler.Job:
+			o.Wrong = append(o.Wrong, jobTroubles(one.Name, i)...)
 		}
 	}
 	return nil

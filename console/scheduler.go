@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -58,6 +59,10 @@ func (h *handler) scheduler(r *request) (any, error) {
 	}
 	p.MoreStrips = len(p.Jobs) - len(p.Strips)
 	return p, nil
+}
+
+func jobAddress(name, job string) string {
+	return "scheduler?" + url.Values{"name": {name}, "job": {job}}.Encode()
 }
 
 // strip is a job drawn over time: how it went, and when it comes.

@@ -1,0 +1,89 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rscheduler"
+)
+
+const (
+	lagMost   = 30 * time.Second // a queue whose first message has been due for longer lags
+	wrongMost = 20               // things that are listed
+)
+
+// trouble is something that is wrong with an object.
+type trouble struct {
+	Weight  weight
+	What    string // in a word or two
+	Kind    string
+	Name    string
+	Address string // where more is said of it
+	Text    string
+}
+
+// weight is how bad something is.
+type weight int
+
+const (
+	attention weight = iota // somebody has to look at it
+	bad
+)
+
+// String is the class of its colour.
+func (w weight) String() string {
+	if w == bad {
+		return "bad"
+	}
+	return "warn"
+}
+
+// queueTroubles returns what is wrong with a queue.
+func queueTroubles(name string, s rdelayedqueue.Stats) (all []trouble) {
+	add := func(w weight, what, state, text string) {
+		all = append(all, trouble{w, what, kinds.Queue, name, queueAddress(name, "state", state), text})
+	}
+	due := fmt.Sprintf("%d ready, the first for %s", s.Ready, about(s.Oldest))
+	switch {
+	case s.Ready > 0 && s.Paused:
+		add(attention, "paused", "ready", due)
+	case s.Ready > 0 && s.Oldest >= lagMost:
+		add(bad, "lags", "ready", due)
+	}
+	if s.Dead > 0 {
+		add(bad, "dead letters", "dead", fmt.Sprint(s.Dead))
+	}
+	return all
+}
+
+// jobTroubles returns what is wrong with the jobs of a scheduler.
+func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
+	for _, j := range jobs {
+		add := func(w weight, what, text string) {
+			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), "job " + j.Name + text})
+		}
+		if late := inspect.Late(j); late > 0 {
+			add(bad, "late", ", by "+about(late))
+		}
+		if j.Orphaned {
+			add(attention, "nobody runs it", "")
+		}
+		if j.Last.Err != "" {
+			add(attention, "failed", " "+relative(time.Until(j.Last.Started))+": "+inspect.Line(j.Last.Err))
+		}
+	}
+	return all
+}
+
+// sorted puts the worst first.
+func sorted(all []trouble) []trouble {
+	slices.SortStableFunc(all, func(a, b trouble) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.What, b.What), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}

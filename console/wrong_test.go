@@ -1,0 +1,59 @@
+package console
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rscheduler"
+)
+
+func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
+	now := time.Now()
+	failed := rscheduler.Result{Started: now.Add(-90 * time.Second), Err: "no luck\nat all"}
+	var all []trouble
+	all = append(all, jobTroubles("billing", []rscheduler.Job{
+		{Name: "fine"}, {Name: "a", Late: time.Minute}, {Name: "b", Orphaned: true, Late: time.Hour}, {Name: "c", Last: failed}, {Name: "d", Late: time.Second},
+	})...)
+	for name, s := range map[string]rdelayedqueue.Stats{
+		"fine":   {Delayed: 7, Ready: 3, Oldest: time.Second},
+		"lagged": {Ready: 7, Oldest: 5 * time.Minute},
+		"paused": {Ready: 7, Oldest: 5 * time.Minute, Paused: true},
+		"empty":  {Paused: true, Delayed: 4},
+		"dead":   {Dead: 9},
+	} {
+		all = append(all, queueTroubles(name, s)...)
+	}
+	var said []string
+	for _, w := range sorted(all) {
+		said = append(said, w.Weight.String()+" "+w.What+" "+w.Kind+" "+w.Name+" "+w.Text)
+	}
+	assert.Equal(t, []string{
+		"bad dead letters queue dead 9",
+		"bad lags queue lagged 7 ready, the first for 5 min",
+		"bad late scheduler billing job a, by 1 min",
+		"warn failed scheduler billing job c 1 min ago: no luck",
+		"warn nobody runs it scheduler billing job b",
+		"warn paused queue paused 7 ready, the first for 5 min",
+	}, said)
+}
+
+func TestOverviewSaysWhatIsWrongOrThatNothingIs(t *testing.T) {
+	s := newSite(t)
+	offer(t, s.client, "later", "m-1", "hello", time.Hour)
+	assert.Contains(t, s.whole(t, ""), "Nothing is seen to be wrong")
+	bury(t, s.client, "mails", func(string) string { return "no luck" }, "m-1", "m-2")
+	require.NoError(t, redlatch.GetDelayedQueue[string](s.client, "later").Pause(t.Context()))
+	offer(t, s.client, "later", "m-2", "hello", 0)
+	text := s.whole(t, "")
+	assert.Regexp(t, `(?s)<h1>Overview</h1>\s*<div id="live" data-live></div>\s*<section id="wrong" data-live>\s*<h2>What is wrong</h2>`, text)
+	wrong := regexp.MustCompile(`<li class="(bad|warn)">.*`).FindAllString(text, -1)
+	require.Len(t, wrong, 2, text)
+	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2`)
+	assert.Contains(t, wrong[1], `<strong>paused</strong> queue <a href="queue?name=later&amp;state=ready">later</a>: 1 ready, the first for 0 s`)
+}
