@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
@@ -47,7 +49,9 @@ const paleScript = `(() => {
 func TestPagesFitAndAreReadableInLightAndDark(t *testing.T) {
 	t.Parallel()
 	viewer, _ := night(t)
-	bury(t, viewer, "payments", func(id string) string { return "the bank does not answer: dial tcp 10.0.0.7:443: connection refused\n" + id }, "order-1", "order-2", "order-3")
+	bury(t, viewer, "payments", func(id string) string {
+		return "the bank does not answer: dial tcp 10.0.0.7:443: connection refused\n" + id
+	}, "order-1", "order-2", "order-3")
 	b := startChromium(t, served(t, Handler(viewer, WithLogger(slog.New(slog.DiscardHandler)), WithActions(func(*http.Request, Action) error { return nil }))))
 	pages := mainPages()
 	pages["queue?name=payments&state=dead"] = []string{"order-3"}
@@ -74,4 +78,87 @@ func TestPagesFitAndAreReadableInLightAndDark(t *testing.T) {
 			}
 		}
 	}
+}
+
+// shifted adds up by how much a page moves without being asked to, as Chromium measures it.
+const shiftScript = `window.shifted = 0; window.moved = [];
+new PerformanceObserver((l) => l.getEntries().forEach((e) => {
+  window.shifted += e.value;
+  e.sources.forEach((s) => window.moved.push((s.node?.outerHTML ?? s.node?.textContent ?? "").slice(0, 60) + " " + JSON.stringify(s.previousRect) + JSON.stringify(s.currentRect)));
+})).observe({type: "layout-shift", buffered: false}); 0`
+
+func TestPagesDoNotMoveWhenTheyAreUpdated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, WithActions(func(*http.Request, Action) error { return nil }))
+	bury(t, s.client, "mails", func(string) string { return "no luck" }, "d-1", "d-2")
+	for i := range 9 {
+		offer(t, s.client, "mails", fmt.Sprintf("m-%d", i), "hello", time.Hour)
+		acquire(t, s.client.GetLock(fmt.Sprintf("import:%d", i)))
+	}
+	b := startChromium(t, s.Server)
+	for page, is := range map[string]struct{ before, after string }{
+		"":                               {"import:8", `document.querySelector("#queues td:nth-child(2)").innerText === "%d"`},
+		"queue?name=mails&state=delayed": {"m-8", `document.querySelector("#live p").innerText.startsWith("%d delayed")`},
+		"locks":                          {"import:8", ""},
+	} {
+		b.open("ops/locks/" + page)
+		b.sees(is.before)
+		b.do(chromedp.Evaluate(shiftScript, nil))
+		if is.after == "" {
+			b.do(chromedp.Evaluate(`window.old = document.querySelector("progress"); 0`, nil),
+				chromedp.Poll(`document.querySelector("progress") !== window.old`, nil, chromedp.WithPollingTimeout(20*time.Second)))
+		} else {
+			stats, err := redlatch.GetDelayedQueue[string](s.client, "mails").Stats(t.Context())
+			require.NoError(t, err)
+			offer(t, s.client, "mails", "later"+url.QueryEscape(page), "hello", 2*time.Hour)
+			b.do(chromedp.Poll(fmt.Sprintf(is.after, stats.Delayed+1), nil, chromedp.WithPollingTimeout(20*time.Second)))
+		}
+		var shifted float64
+		var moved []string
+		b.do(chromedp.Evaluate(`window.shifted`, &shifted), chromedp.Evaluate(`window.moved`, &moved))
+		assert.Less(t, shifted, 0.01, "%q: %v", page, moved)
+	}
+}
+
+func TestSlashGoesToTheSearch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := startChromium(t, s.Server)
+	for _, page := range []string{"locks", "queue?name=mails"} {
+		b.open("ops/locks/" + page)
+		b.title("") // it is loaded
+		b.do(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithText("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
+		require.Equal(t, "q", b.focus().Name)
+		b.key("a")
+		b.key("/")
+		var text string
+		b.do(chromedp.Value(`input[name="q"]`, &text, chromedp.ByQuery))
+		assert.Equal(t, "a/", text, "in the search it is a sign as others")
+	}
+}
+
+func TestChosenMessagesStayChosenInChromium(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, WithActions(func(*http.Request, Action) error { return nil }))
+	bury(t, s.client, "mails", func(string) string { return "no luck" }, "d-1", "d-2", "d-3")
+	b := startChromium(t, s.Server)
+	b.open("ops/locks/queue?name=mails&state=dead")
+	b.sees("d-3")
+	b.click(`input[value="d-1"]`)
+	b.click(`input[value="d-2"]`)
+	_, err := redlatch.GetDelayedQueue[string](s.client, "mails").Cancel(t.Context(), "d-3") // which has the page updated
+	require.NoError(t, err)
+	b.do(chromedp.Poll(`document.querySelectorAll("#rows tr").length === 2`, nil, chromedp.WithPollingTimeout(20*time.Second)))
+	b.click(`#chosen button[value="redrive"]`)
+	b.sees("Done for 2 of 2 messages.")
+	assert.Equal(t, "ready", s.state(t, "d-1"))
+
+	offer(t, s.client, "mails", "later-1", "hello", time.Hour)
+	b.open("ops/locks/queue?name=mails&q=-")
+	b.sees("later-1")
+	b.click(`[data-all] input`)
+	b.click(`button[value="cancel"]`)
+	b.sees("Done for 3 of 3 messages.")
+	assert.Empty(t, s.state(t, "d-1"))
+	assert.Empty(t, s.state(t, "later-1"))
 }

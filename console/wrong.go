@@ -46,7 +46,7 @@ func (w weight) String() string {
 // queueTroubles returns what is wrong with a queue.
 func queueTroubles(name string, s rdelayedqueue.Stats) (all []trouble) {
 	add := func(w weight, what, state, text string) {
-		all = append(all, trouble{w, what, kinds.Queue, name, queueAddress(name, "state", state), text})
+		all = append(all, trouble{w, what, kinds.Queue, name, queueAddress(name, "state", state), ": " + text})
 	}
 	due := fmt.Sprintf("%d ready, the first for %s", s.Ready, about(s.Oldest))
 	switch {
@@ -56,7 +56,7 @@ func queueTroubles(name string, s rdelayedqueue.Stats) (all []trouble) {
 		add(bad, "lags", "ready", due)
 	}
 	if s.Dead > 0 {
-		add(bad, "dead letters", "dead", fmt.Sprint(s.Dead))
+		add(bad, "dead letters", "dead", inspect.N(s.Dead, "message", "messages"))
 	}
 	return all
 }
@@ -65,7 +65,7 @@ func queueTroubles(name string, s rdelayedqueue.Stats) (all []trouble) {
 func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
 	for _, j := range jobs {
 		add := func(w weight, what, text string) {
-			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), "job " + j.Name + text})
+			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), ": job " + j.Name + text})
 		}
 		if late := inspect.Late(j); late > 0 {
 			add(bad, "late", ", by "+about(late))
@@ -74,7 +74,7 @@ func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
 			add(attention, "nobody runs it", "")
 		}
 		if j.Last.Err != "" {
-			add(attention, "failed", " "+relative(time.Until(j.Last.Started))+": "+inspect.Line(j.Last.Err))
+			add(attention, "failed", ", "+relative(time.Until(j.Last.Started))+": "+inspect.Line(j.Last.Err))
 		}
 	}
 	return all

@@ -31,15 +31,15 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 	}
 	var said []string
 	for _, w := range sorted(all) {
-		said = append(said, w.Weight.String()+" "+w.What+" "+w.Kind+" "+w.Name+" "+w.Text)
+		said = append(said, w.Weight.String()+" "+w.What+" "+w.Kind+" "+w.Name+w.Text)
 	}
 	assert.Equal(t, []string{
-		"bad dead letters queue dead 9",
-		"bad lags queue lagged 7 ready, the first for 5 min",
-		"bad late scheduler billing job a, by 1 min",
-		"warn failed scheduler billing job c 1 min ago: no luck",
-		"warn nobody runs it scheduler billing job b",
-		"warn paused queue paused 7 ready, the first for 5 min",
+		"bad dead letters queue dead: 9 messages",
+		"bad lags queue lagged: 7 ready, the first for 5 min",
+		"bad late scheduler billing: job a, by 1 min",
+		"warn failed scheduler billing: job c, 1 min ago: no luck",
+		"warn nobody runs it scheduler billing: job b",
+		"warn paused queue paused: 7 ready, the first for 5 min",
 	}, said)
 }
 
@@ -54,6 +54,6 @@ func TestOverviewSaysWhatIsWrongOrThatNothingIs(t *testing.T) {
 	assert.Regexp(t, `(?s)<h1>Overview</h1>\s*<div id="live" data-live></div>\s*<section id="wrong" data-live>\s*<h2>What is wrong</h2>`, text)
 	wrong := regexp.MustCompile(`<li class="(bad|warn)">.*`).FindAllString(text, -1)
 	require.Len(t, wrong, 2, text)
-	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2`)
+	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2 messages`)
 	assert.Contains(t, wrong[1], `<strong>paused</strong> queue <a href="queue?name=later&amp;state=ready">later</a>: 1 ready, the first for 0 s`)
 }

@@ -46,6 +46,15 @@ for (const head of document.querySelectorAll("[data-all]")) {
   head.prepend(all);
 }
 
+document.addEventListener("keydown", (e) => {
+  const search = document.querySelector("input[type=search]");
+  if (e.key === "/" && search && !e.ctrlKey && !e.metaKey && !e.altKey && !e.target.closest("input, select, textarea")) {
+    e.preventDefault();
+    search.focus();
+    search.select();
+  }
+});
+
 // The history of a lock while its page is open.
 let who;
 function note() {
