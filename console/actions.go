@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -75,9 +77,9 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such action", http.StatusBadRequest)
 		return
 	}
-	actions, err := actionsOf(verb.kind, r.PostForm)
+	actions, err := h.actions(r.Context(), verb.kind, r.PostForm)
 	if err != nil {
-		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		http.Error(w, "it failed: "+err.Error(), statusOf(err))
 		return
 	}
 	logs := make([]*slog.Logger, len(actions))
@@ -90,35 +92,40 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	came := map[string]int{}
-	for i, a := range actions {
-		done, err := verb.do(r.Context(), h, a)
-		if err != nil {
-			logs[i].WarnContext(r.Context(), "redlatch console: an action failed", "cause", err)
-			http.Error(w, "it failed: "+err.Error(), statusOf(err))
-			return
-		}
-		logs[i].InfoContext(r.Context(), "redlatch console: an action was done", "result", done)
-		came[done]++
-	}
+	came, err := h.doAll(r.Context(), verb.do, actions, logs)
 	h.surveys.forget(ofQueue(r.PostForm.Get("name")))
+	if err != nil {
+		http.Error(w, "it failed: "+err.Error(), statusOf(err))
+		return
+	}
 	// Relative, as all links: where the console is mounted is not known here, and http.Redirect would guess.
 	w.Header().Set("Location", back(verb.kind, r.PostForm, result(came, len(actions))))
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// actionsOf returns the actions that a form is for. Where messages are to be chosen there may be none.
-func actionsOf(kind string, form url.Values) (all []Action, err error) {
+// actions returns those that a form is for. Where messages are to be chosen there may be none.
+func (h *handler) actions(ctx context.Context, kind string, form url.Values) (all []Action, err error) {
 	a := Action{
 		Verb: form.Get("verb"), Kind: kind, Name: form.Get("name"), State: form.Get("state"), Why: form.Get("why"), Owners: form["owner"],
 	}
 	if a.Verb == "snooze" {
 		if a.Delay, err = time.ParseDuration(form.Get("delay")); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", redlatch.ErrInvalid, err)
 		}
 	}
 	ids := form["id"]
-	if len(ids) == 0 && !form.Has("choose") {
+	switch {
+	case form.Has("all"):
+		h.surveys.forget(ofQueue(a.Name))
+		found, _, err := h.find(ctx, a.Name, form.Get("tab"), form.Get("q"), form.Get("error"))
+		if err != nil {
+			return nil, err
+		}
+		ids = nil
+		for _, m := range found {
+			ids = append(ids, m.ID)
+		}
+	case len(ids) == 0 && !form.Has("choose"):
 		ids = []string{""}
 	}
 	for _, id := range ids {
@@ -126,6 +133,40 @@ func actionsOf(kind string, form url.Values) (all []Action, err error) {
 		all = append(all, a)
 	}
 	return all, nil
+}
+
+const doMost = 50 // actions at a time
+
+// doAll does what a form asks for, and returns how often it came to what. It stops at an error.
+func (h *handler) doAll(ctx context.Context, do func(context.Context, *handler, Action) (string, error), actions []Action, logs []*slog.Logger) (map[string]int, error) {
+	var mu sync.Mutex // guards came and failed
+	came, failed := map[string]int{}, error(nil)
+	var doing sync.WaitGroup
+	slots := make(chan struct{}, doMost)
+	for i, a := range actions {
+		slots <- struct{}{}
+		mu.Lock()
+		stop := failed != nil
+		mu.Unlock()
+		if stop {
+			break
+		}
+		doing.Go(func() {
+			defer func() { <-slots }()
+			done, err := do(ctx, h, a)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = cmp.Or(failed, err)
+				logs[i].WarnContext(ctx, "redlatch console: an action failed", "cause", err)
+				return
+			}
+			logs[i].InfoContext(ctx, "redlatch console: an action was done", "result", done)
+			came[done]++
+		})
+	}
+	doing.Wait()
+	return came, failed
 }
 
 // result says what came of actions, as an address has it.

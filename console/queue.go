@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -27,12 +26,12 @@ type queuePage struct {
 	Query      string // what is searched for
 	Line       string // the error whose messages are shown; "" for any
 	Errors     []errorLine
-	Looked     // of the errors
+	Looked     looked // of the errors
 	MoreErrors int
 
 	Messages []inspect.Message
 	After    string // the address of the next messages
-	Found    Looked // of a search
+	Found    looked // of a search
 	More     int    // messages that were found and are not listed
 }
 
@@ -48,13 +47,13 @@ type errorLine struct {
 	Address string
 }
 
-// Looked is how many messages were looked at, and whether there are others.
-type Looked struct {
+// looked is how many messages were looked at, and whether there are others.
+type looked struct {
 	At   int
 	Rest bool
 }
 
-func (l *Looked) add(v inspect.Survey) { l.At, l.Rest = l.At+len(v.Messages), l.Rest || v.More }
+func (l *looked) add(v inspect.Survey) { l.At, l.Rest = l.At+len(v.Messages), l.Rest || v.More }
 
 // Searched reports whether the page shows what was found.
 func (p *queuePage) Searched() bool { return p.Query != "" || p.Line != "" }
@@ -80,18 +79,13 @@ func (h *handler) queue(r *request) (any, error) {
 		return nil, err
 	}
 	p := &queuePage{Name: name, State: r.query.Get("state"), Query: strings.TrimSpace(r.query.Get("q")), Line: r.query.Get("error")}
-	text, states := p.Query, inspect.States()
-	if p.Searched() {
-		text, states = statesIn(p.Query)
-	} else {
-		p.State = cmp.Or(p.State, inspect.StateName(rdelayedqueue.Ready))
-	}
+	state := rdelayedqueue.Ready
 	if p.State != "" {
-		state, err := stateOf(p.State)
-		if err != nil {
+		if state, err = stateOf(p.State); err != nil {
 			return nil, err
 		}
-		states = []rdelayedqueue.State{state}
+	} else if !p.Searched() {
+		p.State = inspect.StateName(state)
 	}
 	if p.Stats, err = inspect.QueueOf(h.client, name).Stats(r.ctx); err != nil {
 		return nil, err
@@ -102,9 +96,9 @@ func (h *handler) queue(r *request) (any, error) {
 	}
 	if p.Searched() {
 		r.begin()
-		err = h.search(r, p, inspect.Sought{Text: text, Line: p.Line}, states)
+		err = h.search(r, p)
 	} else {
-		err = h.messages(r, p, states[0])
+		err = h.messages(r, p, state)
 	}
 	if err != nil {
 		return nil, err
@@ -146,7 +140,7 @@ func (h *handler) messages(r *request, p *queuePage, s rdelayedqueue.State) erro
 }
 
 // search has the page show what is found: the message of that id first, wherever it is, and then those of each state.
-func (h *handler) search(r *request, p *queuePage, sought inspect.Sought, states []rdelayedqueue.State) error {
+func (h *handler) search(r *request, p *queuePage) error {
 	if p.Query != "" && p.Line == "" && p.State == "" {
 		e, err := inspect.QueueOf(h.client, p.Name).Get(r.ctx, p.Query)
 		switch {
@@ -156,21 +150,41 @@ func (h *handler) search(r *request, p *queuePage, sought inspect.Sought, states
 			return err
 		}
 	}
-	for _, s := range states {
-		v, err := h.survey(r.ctx, p.Name, s)
-		if err != nil {
-			return err
-		}
-		p.Found.add(v)
-		for _, m := range v.Find(sought) {
-			if len(p.Messages) == 0 || m.ID != p.Messages[0].ID {
-				p.Messages = append(p.Messages, m)
-			}
+	found, looked, err := h.find(r.ctx, p.Name, p.State, p.Query, p.Line)
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		if len(p.Messages) == 0 || m.ID != p.Messages[0].ID {
+			p.Messages = append(p.Messages, m)
 		}
 	}
+	p.Found = looked
 	p.More = max(0, len(p.Messages)-pageSize)
 	p.Messages = first(p.Messages, pageSize)
 	return nil
+}
+
+// find returns the messages that a search finds among those that are looked at: of one state, or if that is empty of those that the search
+// names, or else of all.
+func (h *handler) find(ctx context.Context, name, of, query, line string) (found []inspect.Message, l looked, err error) {
+	text, states := statesIn(query)
+	if of != "" {
+		s, err := stateOf(of)
+		if err != nil {
+			return nil, l, err
+		}
+		text, states = query, []rdelayedqueue.State{s}
+	}
+	for _, s := range states {
+		v, err := h.survey(ctx, name, s)
+		if err != nil {
+			return nil, l, err
+		}
+		l.add(v)
+		found = append(found, v.Find(inspect.Sought{Text: text, Line: line})...)
+	}
+	return found, l, nil
 }
 
 // errorsOf has the page show the errors of its messages by their first lines.
@@ -189,7 +203,7 @@ func (h *handler) errorsOf(r *request, p *queuePage) error {
 			return err
 		}
 		surveys = append(surveys, v)
-		p.add(v)
+		p.Looked.add(v)
 	}
 	groups := inspect.Groups(surveys...)
 	for _, g := range first(groups, groupsMost) {

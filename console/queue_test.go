@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +128,29 @@ func TestChosenMessagesAreOperated(t *testing.T) {
 		status, _ = do(url.Values{"verb": {"snooze"}, "delay": {delay}, "id": {"d-2"}})
 		assert.Equal(t, http.StatusBadRequest, status, delay)
 	}
+}
+
+func TestAllThatAreFoundAreOperatedAlsoThoseThatAreNotListed(t *testing.T) {
+	var asked atomic.Int32
+	s := newSite(t, WithActions(func(*http.Request, Action) error { asked.Add(1); return nil }))
+	ids := make([]string, 3*pageSize)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("m-%03d", i)
+	}
+	bury(t, s.client, "mails", func(id string) string {
+		if id == "m-007" {
+			return "no money"
+		}
+		return "no luck"
+	}, ids...)
+	_, text := s.get(t, "queue?name=mails&error=no+luck")
+	assert.Contains(t, text, "<p>… and 199 more</p>")
+	csrf := csrfField.FindStringSubmatch(text)[1]
+	_, text = s.post(t, url.Values{"verb": {"redrive"}, "name": {"mails"}, "error": {"no luck"}, "choose": {""}, "all": {"on"}, "csrf": {csrf}})
+	assert.Contains(t, text, "Done for 299 of 299 messages.")
+	assert.Contains(t, text, "0 delayed, 299 ready, 0 in flight, 1 dead")
+	assert.EqualValues(t, 299, asked.Load(), "each is an action")
+	assert.Equal(t, "dead", s.state(t, "m-007"))
 }
 
 func TestMessageShowsItsHeadersIfWantedAndItsTimes(t *testing.T) {
