@@ -74,9 +74,15 @@ func TestMessagesAreFoundInOneBox(t *testing.T) {
 	bury(t, s.client, "mails", func(id string) string { return "no luck\nwith " + id }, "m-1", "m-2")
 	offer(t, s.client, "mails", "later-1", "hello", time.Hour)
 	offer(t, s.client, "mails", "now-1", "hello", 0)
+	_, err := redlatch.GetDelayedQueue[string](s.client, "mails").Offer(t.Context(), "hello", 2*time.Hour, rdelayedqueue.WithID("later-2"),
+		rdelayedqueue.WithGroup("Acme & Co"), rdelayedqueue.WithPriority(7))
+	require.NoError(t, err)
+	_, text := s.get(t, "message?name=mails&id=later-2")
+	assert.Contains(t, text, `<a href="queue?name=mails&amp;q=Acme%20%26%20Co">Acme &amp; Co</a>`)
+	assert.Contains(t, text, "<tr><th>priority</th><td>7</td></tr>")
 	for q, want := range map[string][]string{
 		"m-1": {"m-1"}, "-1": {"m-1", "later-1", "now-1"}, "LUCK": {"m-1", "m-2"}, "with m-2": {"m-2"}, "dead": {"m-1", "m-2"},
-		"dead -1": {"m-1"}, "delayed": {"later-1"}, "ready delayed": {"later-1", "now-1"}, "nothing of that": nil, strings.Repeat("x", 5000): nil,
+		"dead -1": {"m-1"}, "delayed": {"later-1", "later-2"}, "ready delayed": {"later-1", "later-2", "now-1"}, "acme": {"later-2"}, "nothing of that": nil, strings.Repeat("x", 5000): nil,
 	} {
 		status, text := s.get(t, "queue?name=mails&q="+url.QueryEscape(q))
 		assert.Equal(t, http.StatusOK, status)

@@ -39,7 +39,8 @@ func Page(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.
 	all := make([]rdelayedqueue.Entry[[]byte], len(found))
 	for i, e := range found {
 		all[i] = rdelayedqueue.Entry[[]byte]{
-			ID: e.ID, Value: e.Payload, Raw: e.Payload, State: s, Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
+			ID: e.ID, Value: e.Payload, Raw: e.Payload, Headers: e.Headers, Priority: e.Priority, Group: e.Group, State: s,
+			Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
 		}
 	}
 	return all, next, errs.Wrap("rdelayedqueue", "list", name, err)
@@ -96,17 +97,21 @@ func FirstLine(text string) string {
 
 // Message is a message as it is shown.
 type Message struct {
-	ID      string
-	State   string
-	Attempt int
-	DueAt   time.Time
-	Error   string
-	Payload any // nil if it is not to be shown
+	ID       string
+	Group    string `json:",omitempty"`
+	Priority int    `json:",omitempty"`
+	State    string
+	Attempt  int
+	DueAt    time.Time
+	Error    string
+	Payload  any // nil if it is not to be shown
 }
 
 // MessageOf returns what is shown of a message, with its payload as [Decoded] returns it if it is to be shown.
 func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
-	m := Message{ID: e.ID, State: StateName(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
+	m := Message{
+		ID: e.ID, Group: e.Group, Priority: e.Priority, State: StateName(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
+	}
 	if payload {
 		m.Payload = Decoded(e.Raw)
 	}

@@ -115,7 +115,7 @@ func (l *surveyor) before(ctx context.Context, n int) (string, error) {
 
 // Sought is which messages a survey is searched for; empty parts are not asked for.
 type Sought struct {
-	Text string // a part of the id or of the error, in any case
+	Text string // a part of the id, the group or the error, in any case
 	Line string // what [Line] returns for the error
 }
 
@@ -126,8 +126,11 @@ func (v Survey) Find(sought Sought) (found []Message) {
 		if sought.Line != "" && Line(m.Error) != sought.Line {
 			continue
 		}
-		if strings.Contains(strings.ToLower(m.ID), text) || strings.Contains(strings.ToLower(m.Error), text) {
-			found = append(found, m)
+		for _, part := range []string{m.ID, m.Group, m.Error} {
+			if strings.Contains(strings.ToLower(part), text) {
+				found = append(found, m)
+				break
+			}
 		}
 	}
 	return found

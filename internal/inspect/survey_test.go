@@ -70,7 +70,7 @@ func TestMessagesAreFoundByIDAndError(t *testing.T) {
 		{ID: "Order-1", State: "dead", Error: "no luck\nwith 7"},
 		{ID: "order-2", State: "delayed", Error: "no luck\nwith 8"},
 		{ID: "order-3", State: "dead", Error: "No money"},
-		{ID: "order-4", State: "ready"},
+		{ID: "order-4", State: "ready", Group: "ACME"},
 	}}
 	found := func(text, line string) (ids string) {
 		for _, m := range v.Find(inspect.Sought{Text: text, Line: line}) {
@@ -81,6 +81,7 @@ func TestMessagesAreFoundByIDAndError(t *testing.T) {
 	assert.Equal(t, "1", found("R-1", ""))
 	assert.Equal(t, "3", found("no m", ""))
 	assert.Equal(t, "2", found("WITH 8", ""))
+	assert.Equal(t, "4", found("acme", ""))
 	assert.Equal(t, "12", found("", "no luck"))
 	assert.Equal(t, "1", found("7", "no luck"))
 	assert.Equal(t, "1234", found("", ""))
