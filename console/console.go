@@ -80,7 +80,8 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 	for _, opt := range opts {
 		opt.set(h)
 	}
-	h.crowd.client, h.surveys.share = client, surveyShare
+	h.crowd.client = client
+	h.surveys.most, h.surveys.share = surveysMost, surveyShare
 	return h
 }
 
@@ -267,6 +268,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	},
 	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"drawn":    drawn,
+	"sub":      func(a, b int) int { return a - b },
 	"late":     inspect.Late,
 	"came":     came,
 	"shape":    shape,

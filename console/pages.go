@@ -134,6 +134,7 @@ type overview struct {
 	MoreWrong      int // that are not listed
 	Queues         []queueLine
 	inspect.Census                  // its losses are those of the last hour
+	Waiting        map[string]int   // calls that wait for an object, by its name
 	Lost           int              // how many there are of them
 	MoreLosses     int              // of them that are not listed
 	Circles        []inspect.Circle // in which clients wait for each other
@@ -160,7 +161,7 @@ type bar struct{ X, Y, Width, Height int }
 const chart = 100 // the width, or the height, of a chart
 
 func (h *handler) overview(r *request) (any, error) {
-	o := &overview{}
+	o := &overview{Waiting: map[string]int{}}
 	counts := map[string]int{}
 	// What there are most of comes last, so that there is time for the rest.
 	for _, some := range [][]string{
@@ -202,6 +203,9 @@ func (h *handler) overview(r *request) (any, error) {
 	for i, n := range buckets {
 		height := chart / 4 * n / tallest
 		o.Hour = append(o.Hour, bar{X: i * 8, Y: chart/4 - height, Width: 7, Height: height})
+	}
+	for _, w := range o.Waits {
+		o.Waiting[w.Name]++
 	}
 	o.Holds, o.Waits = first(o.Holds, overviewTop), first(o.Waits, overviewTop)
 	o.Lost, o.Losses = len(o.Losses), first(o.Losses, pageSize)

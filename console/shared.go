@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -9,11 +10,12 @@ import (
 
 const (
 	sharedFor  = 2 * time.Second // what was asked for is shown for so long
-	sharedMost = 50              // answers that are kept
+	sharedMost = 50              // answers that are kept, unless most says otherwise
 )
 
 // shared is what was asked for lately, for all who look at the console. Its zero value is ready to use.
 type shared[T any] struct {
+	most  int // answers that are kept
 	share int // an answer is kept for so many times as long as it has taken, if that is longer
 
 	mu  sync.Mutex // guards all
@@ -51,7 +53,7 @@ func (s *shared[T]) get(ctx context.Context, key string, ask func(context.Contex
 		if s.all == nil {
 			s.all = map[string]*answer[T]{}
 		}
-		if len(s.all) < sharedMost {
+		if len(s.all) < cmp.Or(s.most, sharedMost) {
 			s.all[key] = a
 		}
 	}
