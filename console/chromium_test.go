@@ -177,6 +177,12 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	m, err := q.Take(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, m.Nack(t.Context(), 0))
+	bury(t, worker, "payments", func(id string) string {
+		if strings.HasSuffix(id, "3") {
+			return "the card has expired"
+		}
+		return "dial tcp 10.0.0.7:443: connection refused\nwhile charging " + id
+	}, "payment-2301", "payment-2302", "payment-2303", "payment-2304", "payment-2305")
 	runJobs(t, ctx, worker.GetScheduler("billing"))
 	users := rcache.New(web, "users", func(context.Context, int) (string, error) { return "Ann", nil }, rcache.WithNear(10))
 	for range 2 {
@@ -224,7 +230,8 @@ func TestPagesInChromium(t *testing.T) {
 		{"latches", "", false, []string{"start"}},
 		{"latch?name=start", "", false, []string{"The count is 7"}},
 		{"queues", "", false, []string{"mails"}},
-		{"queue?name=mails&state=dead", "console-queue", false, []string{"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"}},
+		{"queue?name=mails&state=dead", "", false, []string{"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"}},
+		{"queue?name=payments&state=dead", "console-queue", false, []string{"payment-2305", "the card has expired"}},
 		{"message?name=mails&id=mail-0", "", false, []string{"dead", "not shown here"}},
 		{"schedulers", "", false, []string{"billing", "jobs: 2, running 0, paused 1, failed at last 1"}},
 		{"schedulers?q=none", "", false, []string{"Nothing was found"}},

@@ -49,12 +49,10 @@ const paleScript = `(() => {
 func TestPagesFitAndAreReadableInLightAndDark(t *testing.T) {
 	t.Parallel()
 	viewer, _ := night(t)
-	bury(t, viewer, "payments", func(id string) string {
-		return "the bank does not answer: dial tcp 10.0.0.7:443: connection refused\n" + id
-	}, "order-1", "order-2", "order-3")
 	b := startChromium(t, served(t, Handler(viewer, WithLogger(slog.New(slog.DiscardHandler)), WithActions(func(*http.Request, Action) error { return nil }))))
 	pages := mainPages()
-	pages["queue?name=payments&state=dead"] = []string{"order-3"}
+	pages["queue?name=payments&state=dead"] = []string{"payment-2305"}
+	pages["queue?name=payments&q=connection"] = []string{"payment-2301", "all that are found"}
 	for page, wants := range pages {
 		redistest.Eventually(t, 20*time.Second, "the page is read", func() error {
 			b.open(page)
