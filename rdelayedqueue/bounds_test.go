@@ -56,6 +56,7 @@ var blocking = []blockingCall{
 	}, context.DeadlineExceeded},
 	{"Dead", func(ctx context.Context, h held) error { return second(h.Dead(ctx, 10)) }, context.DeadlineExceeded},
 	{"Stats", func(ctx context.Context, h held) error { return second(h.Stats(ctx)) }, context.DeadlineExceeded},
+	{"Series", func(ctx context.Context, h held) error { return second(h.Series(ctx)) }, context.DeadlineExceeded},
 	{"Redrive", func(ctx context.Context, h held) error { return second(h.Redrive(ctx, "id")) }, context.DeadlineExceeded},
 	{"RedriveAll", func(ctx context.Context, h held) error { return second(h.RedriveAll(ctx)) }, context.DeadlineExceeded},
 	{"Purge", func(ctx context.Context, h held) error { return second(h.Purge(ctx)) }, context.DeadlineExceeded},

@@ -211,7 +211,8 @@ func TestForeignDataIsOfTheWrongType(t *testing.T) {
 				require.NoError(t, b.Redis.Set(t.Context(), "redlatch_dq:{jobs}:"+part, "x", 0).Err())
 				_, err := q.Offer(t.Context(), job{}, 0)
 				assert.ErrorIs(t, err, redlatch.ErrWrongType)
-				assert.Equal(t, []string{"redlatch_dq:{jobs}:" + part}, b.Keys(t), "nothing was written")
+				written := slices.DeleteFunc(b.Keys(t), func(key string) bool { return key == seriesKey }) // it may count what then fails
+				assert.Equal(t, []string{"redlatch_dq:{jobs}:" + part}, written, "nothing was written")
 			})
 		})
 	}
@@ -241,6 +242,7 @@ var calls = map[string]func(ctx context.Context, q *rdelayedqueue.Queue[job]) er
 	"Get":        func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Get(ctx, "a"); return err },
 	"List":       func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Dead(ctx, 1); return err },
 	"Stats":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Stats(ctx); return err },
+	"Series":     func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Series(ctx); return err },
 	"Consume": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
 		return q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
 	},

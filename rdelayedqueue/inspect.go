@@ -175,3 +175,37 @@ func (q *Queue[T]) Stats(ctx context.Context) (Stats, error) {
 	s, err := q.queue.Stats(ctx)
 	return Stats(s), q.wrap("stats of", err)
 }
+
+// Minute is what happened in a queue in one minute of Redis's clock.
+type Minute struct {
+	Start time.Time
+	// Offered is how many messages were added or replaced, successors included.
+	Offered int
+	// Done is how many messages were acknowledged. One that another message had replaced in flight counts neither here nor as failed.
+	Done int
+	// Failed is how many attempts ended with an error, or were rejected. An attempt that ended with its visibility is none.
+	Failed int
+	// Dead is how many messages became dead letters.
+	Dead int
+	// Lateness is how long after it was due a message was claimed, the greatest of all claims; 0 without a claim.
+	Lateness time.Duration
+}
+
+// Series returns what happened in each minute of the last hour: 60 of them, the oldest first, and the current one last. Those in which
+// nothing happened are there too. It blocks and fails as [Queue] describes, and costs one round trip.
+//
+// The counts are a hash of at most 300 numbers, which is gone two hours after the last of them.
+func (q *Queue[T]) Series(ctx context.Context) ([]Minute, error) {
+	if err := q.bad(); err != nil {
+		return nil, q.wrap("series of", err)
+	}
+	found, err := q.queue.Series(ctx)
+	if err != nil {
+		return nil, q.wrap("series of", err)
+	}
+	all := make([]Minute, len(found))
+	for i, m := range found {
+		all[i] = Minute(m)
+	}
+	return all, nil
+}

@@ -20,7 +20,7 @@ import (
 )
 
 // queueCommands are those that the scripts of queues use.
-var queueCommands = strings.Fields(`time get set exists publish hget hmget hset hdel hlen hexists zadd zrem zscore zmscore
+var queueCommands = strings.Fields(`time get set exists publish hget hmget hset hdel hlen hexists hgetall hincrby zadd zrem zscore zmscore
 	zrange zrangebyscore zrevrangebyscore zcount zcard zrank pexpire pttl persist`)
 
 // guarded is a queue of a user who may not do everything, in which there is a message of each state.

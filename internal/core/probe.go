@@ -15,8 +15,8 @@ var probeSource string
 var probe = script.Embedded("redlatch.probe", &probeSource) //nolint:gochecknoglobals // a constant in all but name
 
 // scriptCommands are the commands that the library's scripts run.
-const scriptCommands = "decr decrby del exists get hdel hexists hget hgetall hlen hmget hscan hset hsetnx incrby lindex llen lpop lpush lrange lrem ltrim mget " +
-	"persist pexpire pttl rpush sadd set sismember time zadd zcard zcount zincrby zmscore zrange zrangebyscore zrank zrem " +
+const scriptCommands = "decr decrby del exists get hdel hexists hget hgetall hincrby hlen hmget hscan hset hsetnx incrby lindex llen lpop lpush lrange lrem ltrim mget " +
+	"persist pexpire pttl rpush sadd set sismember time zadd zcard zcount zincrby zlexcount zmscore zrange zrangebylex zrangebyscore zrank zrem " +
 	"zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore"
 
 // Commands returns the commands that the server has to know.

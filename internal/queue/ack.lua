@@ -9,17 +9,18 @@
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  done: sorted set, ids by the time at which they are forgotten, µs
 -- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged
--- KEYS[10] waiters: sorted set, clients that hear wake-ups; this and what follows only if some messages are of groups
--- KEYS[11] groups: sorted set, see group.lua
--- KEYS[12] places: hash, see group.lua
+-- KEYS[10] series: hash, see series.lua
+-- KEYS[11] waiters: sorted set, clients that hear wake-ups; this and what follows only if some messages are of groups
+-- KEYS[12] groups: sorted set, see group.lua
+-- KEYS[13] places: hash, see group.lua
 -- ARGV[1]  prefix of the clients' channels if producers may wait for room, or some messages are of groups; or nothing
 -- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms
 --
 -- Returns  an array: for each message 1 if it is done under this claim, 2 if another message has replaced it, which nack.lua makes due,
 --          0 if the claim is not its latest
 local meta, due, flight, dead, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claims, errors, done, receipts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local waiters, groups, places = KEYS[10], KEYS[11], KEYS[12]
+local claims, errors, done, receipts, series = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local waiters, groups, places = KEYS[11], KEYS[12], KEYS[13]
 local channel, items = ARGV[1], ARGV
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
 
@@ -57,6 +58,7 @@ local left = redis.call('pttl', done)
 local rest = redis.call('hlen', bodies) <= #ids and lifetime(meta, now)
 redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would
 redis.call('pexpire', done, left < longest and 2 * longest or left)
+count(series, now, 'd', #ids)
 redis.call('hset', receipts, unpack(numbers))
 redis.call('zadd', done, unpack(forget))
 if left < longest then

@@ -12,6 +12,7 @@
 -- KEYS[9]  the caller's last claim: its number, then member, claim and score of what it claimed, line by line
 -- KEYS[10] groups: sorted set, see group.lua
 -- KEYS[11] places: hash, see group.lua
+-- KEYS[12] series: hash, see series.lua
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  prefix of the clients' channels
 -- ARGV[3]  messages wanted
@@ -27,8 +28,8 @@
 -- Returns  an array: 0, 1 if more may be due than was looked at, 2 if the rate allows no more now, -1 if the call was settled before, or
 --          -v for a layout of the higher version v; then for each message its member, claim, attempt, score and body; then what
 --          exhaust adds
-local meta, due, flight, dead, bodies, claims, errors, waiters, record, groups, places =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local meta, due, flight, dead, bodies, claims, errors, waiters, record, groups, places, series =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local client, number, most, count, period, more = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
@@ -40,7 +41,7 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
-local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
 expire(queue, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
@@ -52,7 +53,7 @@ for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
 end
 local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
-local reply, lines, size = {quota < wanted and 2 or 0}, {number}, 0
+local reply, lines, size, lateness = {quota < wanted and 2 or 0}, {number}, 0, 0
 local last, ends = math.max(tonumber(head[2] or 0), now), now + visibility
 for n, id in ipairs(ids) do
   if #taken == quota then break end
@@ -71,7 +72,7 @@ for n, id in ipairs(ids) do
       reply[1] = 1
       break
     end
-    last = last + 1
+    last, lateness = last + 1, math.max(lateness, now - at)
     local claim, r, l = string.format('%016.0f', last), #reply, #lines
     taken[#taken + 1] = member
     flying[#flying + 1], flying[#flying + 2] = string.format('%.0f', ends), member
@@ -92,6 +93,7 @@ if #spent > 0 then freed(meta, channel, #spent) end
 exhaust(queue, dead, errors, spent, stamp, reply)
 if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
+  late(series, now, lateness)
   redis.call('set', record, table.concat(lines, '\n'), 'px', 3600000)
   redis.call('hset', claims, unpack(held))
   local noted = {'layout', layout, 'last', string.format('%.0f', last)}

@@ -1,4 +1,4 @@
--- expire.lua: see to messages whose claims or attempts ran out. It stands before claim.lua.
+-- expire.lua: see to messages whose claims or attempts ran out. It stands after series.lua, before claim.lua.
 --
 -- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_in_lanes, which returns up to n
 --          messages that are due, those of the highest priority first, and their scores; and exhaust, which makes dead letters of
@@ -36,6 +36,7 @@ end
 
 local function exhaust(queue, dead, errors, spent, now, reply)
   local due = queue.due
+  count(queue.series, now, 'x', #spent)
   for _, message in ipairs(spent) do
     local member, id, r = message.member, string.sub(message.member, 17), #reply
     if message.why or redis.call('hexists', errors, id) == 0 then

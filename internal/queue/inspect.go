@@ -51,6 +51,13 @@ type Stats struct {
 	Priorities                     [MaxPriority + 1]int // from 1 on, of messages that are delayed or ready
 }
 
+// Minute is what was counted in one minute.
+type Minute struct {
+	Start                       time.Time
+	Offered, Done, Failed, Dead int
+	Lateness                    time.Duration // the greatest of a claim
+}
+
 // Get returns a message, or [errs.ErrNotFound].
 func (q *Queue) Get(ctx context.Context, id string) (Entry, error) {
 	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.get(id) })
@@ -185,4 +192,30 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 		s.PausedUntil = time.UnixMicro(counts[4])
 	}
 	return s, nil
+}
+
+// minutes is how many Series returns.
+const minutes = 60
+
+// Series returns what was counted in each minute of the last hour, the oldest first.
+func (q *Queue) Series(ctx context.Context) ([]Minute, error) {
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.minutes() })
+	if err != nil {
+		return nil, err
+	}
+	numbers := [1 + 5*minutes]int64{}
+	for i := range numbers {
+		if numbers[i], err = r.int(i); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]Minute, minutes)
+	for i := range all {
+		n := numbers[1+5*i:]
+		all[i] = Minute{
+			Start:   time.Unix(60*(numbers[0]-minutes+1+int64(i)), 0),
+			Offered: int(n[0]), Done: int(n[1]), Failed: int(n[2]), Dead: int(n[3]), Lateness: time.Duration(n[4]) * time.Microsecond,
+		}
+	}
+	return all, nil
 }

@@ -7,7 +7,7 @@ const layout = 2
 
 // keys are the names of a queue's keys, all in one slot, and of its channels.
 type keys struct {
-	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters, groups, places string
+	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters, groups, places, series string
 
 	channel string // prefix of the clients' channels
 	claimed string // prefix of the clients' last claims
@@ -19,7 +19,8 @@ func keysOf(name string) *keys {
 	return &keys{
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
-		waiters: base + "waiters", groups: base + "groups", places: base + "places", channel: base + "wake:", claimed: base + "call:", called: base + "asked:",
+		waiters: base + "waiters", groups: base + "groups", places: base + "places", series: base + "series",
+		channel: base + "wake:", claimed: base + "call:", called: base + "asked:",
 	}
 }
 

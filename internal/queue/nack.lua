@@ -8,9 +8,10 @@
 -- KEYS[5]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[6]  errors: hash, id -> text of the last error
 -- KEYS[7]  waiters: sorted set, clients that hear wake-ups
--- KEYS[8]  bodies: hash, id -> body; this and what follows only if there are successors, or messages of groups
--- KEYS[9]  groups: sorted set, see group.lua
--- KEYS[10] places: hash, see group.lua
+-- KEYS[8]  series: hash, see series.lua
+-- KEYS[9]  bodies: hash, id -> body; this and what follows only if there are successors, or messages of groups
+-- KEYS[10] groups: sorted set, see group.lua
+-- KEYS[11] places: hash, see group.lua
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit, -1 for a
 --             snooze, which counts no attempt, or -2 for a successor; text of the error or nothing, or the body of the successor
@@ -18,14 +19,14 @@
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
 --          not its latest, or something else than this has ended it
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local bodies, groups, places, channel, items = KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV
+local series, bodies, groups, places, channel, items = KEYS[8], KEYS[9], KEYS[10], KEYS[11], ARGV[1], ARGV
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
-local reply, failed, ended, missed, earliest, dies = {}, {}, {}, {}, nil, 0
+local reply, failed, ended, missed, earliest, dies, fails, succeeds = {}, {}, {}, {}, nil, 0, 0, 0
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
   local held = ended[member] or redis.call('hget', claims, string.sub(member, 17)) or ''
@@ -54,7 +55,9 @@ for i = 2, #items, 5 do
     ended[member] = state -- for another end of the same attempt in this call
     failed[#failed + 1] = {member = member, to = to, fresh = fresh, at = at, state = state, text = text, body = body, revived = snoozed or body}
     earliest = at and not is_grouped(to) and math.min(earliest or at, at) or earliest
-    dies = dies + (at and 0 or 1)
+    local alive = not at and not redis.call('zscore', dead, member) -- unless its last claim ran out
+    dies, succeeds = dies + (alive and 1 or 0), succeeds + (body and 1 or 0)
+    fails = fails + (letter == 'h' and not body and not snoozed and 1 or 0)
   else
     missed[#missed + 1] = member
   end
@@ -63,6 +66,10 @@ if dies > 0 then freed(meta, channel, dies) end
 if earliest then
   wake(queue, earliest, now)
 end
+count(series, now, 'f', fails)
+count(series, now, 'x', dies)
+count(series, now, 'd', succeeds)
+count(series, now, 'o', succeeds)
 for _, m in ipairs(failed) do
   local id = string.sub(m.member, 17)
   if m.body then

@@ -5,14 +5,15 @@
 -- KEYS[3]  bodies: hash, id -> sequence (16 bytes), mark (9), header, payload
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
 -- KEYS[5]  the caller's last call of this kind: string, its number and reply
--- KEYS[6]  done: sorted set, ids that are remembered after their Ack, by the time at which they are forgotten, µs; this and what follows
+-- KEYS[6]  series: hash, see series.lua
+-- KEYS[7]  done: sorted set, ids that are remembered after their Ack, by the time at which they are forgotten, µs; this and what follows
 --          only if some ids are users' own, which may be taken, or the queue has a capacity, or a message is of a group
--- KEYS[7]  dead: sorted set of dead letters
--- KEYS[8]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[9]  claims: hash, id -> the latest claim, see states.md
--- KEYS[10]  errors: hash, id -> text of the last error
--- KEYS[11] groups: sorted set, see group.lua
--- KEYS[12] places: hash, see group.lua
+-- KEYS[8]  dead: sorted set of dead letters
+-- KEYS[9]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[10] claims: hash, id -> the latest claim, see states.md
+-- KEYS[11] errors: hash, id -> text of the last error
+-- KEYS[12] groups: sorted set, see group.lua
+-- KEYS[13] places: hash, see group.lua
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  prefix of the clients' channels
 -- ARGV[3]  number of the call
@@ -24,8 +25,8 @@
 --
 -- Returns  an array: for each message 1 if this offer put it there, 2 if in the place of another, 3 if a dead letter has its id, 4 if there
 --          is no room for it, or 0; or as once.lua says
-local meta, due, bodies, waiters, record, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, flight, claims, errors, groups, places = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local meta, due, bodies, waiters, record, series, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local dead, flight, claims, errors, groups, places = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local layout, channel, number, mark, capacity, whole, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV
 
 local queue = {meta = meta, due = due, bodies = bodies, waiters = waiters, channel = channel}
@@ -34,14 +35,12 @@ local head = redis.call('hmget', meta, 'layout', 'last', 'expires')
 return once({version = head[1] or 0, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local last = math.max(tonumber(head[2] or 0), now)
+  local before = math.max(tonumber(head[2] or 0), now)
   -- A hundred messages are to take well under a millisecond: so the loop counts, and formats only what changes.
   local format, taken, kept, reply, scores, fields, size = string.format, {}, {}, {}, {}, {}, 0
-  if done then
-    local ids = {}
-    for i = 7, #items, 3 do ids[#ids + 1] = items[i] end
-    taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids))
-  end
+  local ids, last = {}, before
+  for i = 7, done and #items or 0, 3 do ids[#ids + 1] = items[i] end
+  if done then taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids)) end
   local new, waiting, flying, forgotten, grouped, fresh, delay = {}, {}, {}, {}, {}, {}, ''
   local at, stands, marker, earliest, millions, replaces, laned
   local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
@@ -91,6 +90,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     redis.call('hdel', meta, 'expires')
   end
   if earliest then wake(queue, earliest, now) end
+  count(series, now, 'o', last - before + #flying)
   replace(queue, waiting, flying)
   forget(queue, forgotten, now)
   if size > 0 then

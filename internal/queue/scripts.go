@@ -54,6 +54,9 @@ var roomSource string
 //go:embed replace.lua
 var replaceSource string
 
+//go:embed series.lua
+var seriesSource string
+
 //go:embed offer.lua
 var offerSource string
 
@@ -96,6 +99,9 @@ var listSource string
 //go:embed stats.lua
 var statsSource string
 
+//go:embed minutes.lua
+var minutesSource string
+
 //go:embed redrive.lua
 var redriveSource string
 
@@ -106,13 +112,13 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &groupSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &groupSource, &expireSource, &rateSource, &claimSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &groupSource, &seriesSource, &replaceSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &lanesSource, &nextSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &nextSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &groupSource, &removedSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &nackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &seriesSource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
 	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
@@ -120,6 +126,7 @@ var (
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &lanesSource, &statsSource)
+	minutesScript    = script.Embedded("rdelayedqueue.minutes", &minutesSource)
 	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &groupSource, &redriveSource)
 	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &burySource, &purgeSource)
 	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &lanesSource, &nextSource, &idleSource, &pauseSource)
@@ -131,8 +138,8 @@ func (k *keys) record(client, kind string, n callNumber) string {
 }
 
 func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 16+3*len(batch))
-	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n))
+	args := make([]any, 0, 19+3*len(batch))
+	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n), k.series)
 	own, given, grouped := true, false, false
 	for _, e := range batch {
 		own, given, grouped = own && e.value.mark == ownMark, given || isGiven(e.value.mark), grouped || e.value.grouped
@@ -163,7 +170,7 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 
 // claim claims up to want messages. After a claim that made dead letters it looks at more of them in a call.
 func (k *keys) claim(client string, number uint64, want, more int, p Terms) *script.Call {
-	return claimScript.Call(11, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client, k.groups, k.places,
+	return claimScript.Call(12, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client, k.groups, k.places, k.series,
 		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more)
 }
 
@@ -192,8 +199,8 @@ func (k *keys) giveback(passer string, batch []*entry[Claimed]) *script.Call {
 }
 
 func (k *keys) acks(batch []*entry[ack]) *script.Call {
-	args := make([]any, 0, 10+3*len(batch))
-	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
+	args := make([]any, 0, 11+3*len(batch))
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts, k.series)
 	channel := ""
 	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return isGrouped(e.value.member) }) {
 		args = append(args, k.waiters, k.groups, k.places)
@@ -212,7 +219,7 @@ func (k *keys) acks(batch []*entry[ack]) *script.Call {
 
 func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 	args := make([]any, 0, 9+5*len(batch))
-	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters)
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters, k.series)
 	if slices.ContainsFunc(batch, func(e *entry[nack]) bool {
 		return e.value.end == toSuccessor || e.value.grouped || isGrouped(e.value.member)
 	}) {
@@ -318,6 +325,8 @@ func (k *keys) setsOf(s State) []place {
 func (k *keys) stats() *script.Call {
 	return statsScript.Call(6, k.due, k.flight, k.dead, k.meta, k.errors, k.groups, layout)
 }
+
+func (k *keys) minutes() *script.Call { return minutesScript.Call(2, k.meta, k.series, layout) }
 
 func (k *keys) redrive(client string, n callNumber, id string, until int64) *script.Call {
 	return redriveScript.Call(11, k.meta, k.record(client, "operate", n), k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,

@@ -75,6 +75,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/removed.lua": {"due", "set"},
 	"internal/queue/replace.lua": {"meta", "dead", "due", "flight", "bodies", "claims", "errors", "done"},
 	"internal/queue/room.lua":    {"meta"},
+	"internal/queue/series.lua":  {"series"},
 	"internal/queue/wake.lua":    {"meta", "waiters"},
 	"rbarrier/inspect.lua":       {"places"},
 	"rbarrier/leave.lua":         {"places"},
