@@ -72,7 +72,7 @@ for n, id in ipairs(ids) do
       reply[1] = 1
       break
     end
-    last, lateness = last + 1, math.max(lateness, now - at)
+    last, lateness = last + 1, math.max(lateness, now - due_at(at))
     local claim, r, l = string.format('%016.0f', last), #reply, #lines
     taken[#taken + 1] = member
     flying[#flying + 1], flying[#flying + 2] = string.format('%.0f', ends), member
