@@ -226,7 +226,7 @@ func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
 	assert.Contains(t, text, "1 other client waits.")
 	shows("client?id="+stock.ID(), "Redis has it no longer")
 	assert.Contains(t, text, `<a href="message?name=mails&amp;id=m-1">m-1</a>`)
-	shows("queue?name=mails&state=in-flight", "<th>claimed until</th>")
+	shows("queue?name=mails&state=in-flight", `<th class="when">claimed until</th>`)
 	require.NoError(t, m.Ack(t.Context()))
 }
 
