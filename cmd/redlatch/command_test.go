@@ -361,7 +361,8 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 		require.NoError(t, m.Reject(t.Context(), "no such address"))
 
 		for _, verb := range []string{"stats", "info"} {
-			assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false,"paused_until":null,"oldest":"0s"}`, r.must(t, "--json", "queue", verb, "mails"))
+			assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false,"paused_until":null,"oldest":"0s",
+				"groups":0,"priorities":[0,0,0,0,0,0,0,0,0,0]}`, r.must(t, "--json", "queue", verb, "mails"))
 		}
 		hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
 		assert.Contains(t, hidden, "no such address")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,8 @@ func (a *app) queueStats() *cobra.Command {
 		Long: `How many messages are in each state. "being retried" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
 setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
-been due, "oldest" in JSON.`,
+been due, "oldest" in JSON. "group waits" is of how many groups a message waits for another one; "priority 9" and the like are the
+messages with that priority that are delayed or ready.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			s, err := a.stats(ctx, q, args[0])
 			if err != nil {
@@ -68,8 +70,15 @@ func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
 	if !s.PausedUntil.IsZero() {
 		paused = "until " + s.PausedUntil.UTC().Format(time.RFC3339)
 	}
-	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
-		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Oldest))
+	err := errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
+		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Oldest),
+		row(w, "group waits", s.Groups))
+	for p, n := range slices.Backward(s.Priorities[:]) {
+		if n > 0 {
+			err = errors.Join(err, row(w, fmt.Sprintf("priority %d", p), n))
+		}
+	}
+	return err
 }
 
 // stats returns how many messages a queue has. One that Redis does not have is an error.
