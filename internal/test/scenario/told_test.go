@@ -113,7 +113,7 @@ func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 		keys, err := server.Client(t).Keys(ctx, "*").Result()
 		require.NoError(t, err)
 		keys = slices.DeleteFunc(keys, func(key string) bool { // all processes write those
-			return strings.HasPrefix(key, "redlatch_sched:") || strings.HasSuffix(key, ":waiters") || strings.Contains(key, ":asked:")
+			return strings.HasPrefix(key, "redlatch_sched:") || strings.HasSuffix(key, ":waiters") || strings.HasSuffix(key, ":series") || strings.Contains(key, ":asked:")
 		})
 		monitor := faulttest.MonitorWrites(t, server.Addr(), keys...)
 		child.Send("go on")
