@@ -52,7 +52,7 @@ func startChromium(t *testing.T, s *httptest.Server) *chromium {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1160, 820))
 	ctx, kill := chromedp.NewExecAllocator(context.Background(), opts...)
 	ctx, end := chromedp.NewContext(ctx)
-	limited, stop := context.WithTimeout(ctx, 2*time.Minute)
+	limited, stop := context.WithTimeout(ctx, 4*time.Minute)
 	b := &chromium{t: t, ctx: limited, url: s.URL + "/"}
 	t.Cleanup(func() {
 		if err := chromedp.Cancel(ctx); err != nil { // it may not be able to remove its folder while the browser still writes there
@@ -82,7 +82,7 @@ func startChromium(t *testing.T, s *httptest.Server) *chromium {
 
 func (b *chromium) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	require.NoError(b.t, chromedp.Run(ctx, actions...))
 }

@@ -65,7 +65,7 @@ func TestPagesComeSoonAmongManyKeys(t *testing.T) {
 			assert.Equal(t, rows, strings.Count(text, `<tr id="row-lock-`)+strings.Count(text, `<tr id="row-queue-`), page)
 		}
 		if page == "" && !faulttest.Soaking() { // a million keys take the overview more time than it has
-			redistest.Eventually(t, 30*time.Second, "all is shown", func() error {
+			redistest.Eventually(t, time.Minute, "all is shown", func() error {
 				if text, _, _ = timed(t, s, page); strings.Contains(text, "found in a second") {
 					return errors.New("there are more")
 				}

@@ -95,8 +95,8 @@ func TestPagesDoNotMoveWhenTheyAreUpdated(t *testing.T) {
 	}
 	b := startChromium(t, s.Server)
 	for page, is := range map[string]struct{ before, after string }{
-		"":                               {"import:8", `document.querySelector("#queues td:nth-child(2)").innerText === "%d"`},
-		"queue?name=mails&state=delayed": {"m-8", `document.querySelector("#live p").innerText.startsWith("%d delayed")`},
+		"":                               {"import:8", `document.querySelector("#queues td:nth-child(2)")?.innerText === "%d"`},
+		"queue?name=mails&state=delayed": {"m-8", `document.querySelector("#live p")?.innerText.startsWith("%d delayed")`},
 		"locks":                          {"import:8", ""},
 	} {
 		b.open("ops/locks/" + page)
