@@ -14,7 +14,9 @@
 // consumer. After its last attempt it is a dead letter, which stays until it is redriven, cancelled or purged. Offers with an
 // id of the caller's own are idempotent. A message is not delivered that is replaced, cancelled or expires before.
 //
-// Messages are delivered by due time, then in the order of offering; several consumers and redelivery loosen that.
+// Of the messages that are due those with a higher priority ([WithPriority]) are delivered first; of the same priority by due time, then in
+// the order of offering. Several consumers and redelivery loosen that. Of the messages of a group ([WithGroup]) one is in flight at a
+// time, and they are delivered in their order, redelivery included.
 //
 // # Waiting
 //

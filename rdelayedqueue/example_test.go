@@ -189,3 +189,40 @@ func ExampleQueue_Dead() {
 	// order 42 dead - no such order
 	// due again: 1
 }
+
+// The orders of a customer are handled one at a time and in their order; those of other customers pass, the urgent ones first.
+func ExampleWithGroup() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	orders := redlatch.GetDelayedQueue[Order](client, "orders")
+
+	_, err = orders.OfferBatch(ctx, []rdelayedqueue.Item[Order]{
+		{Value: Order{1}, Group: "ada"}, {Value: Order{2}, Group: "ada"}, {Value: Order{3}, Group: "bob", Priority: 9},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, err := orders.TakeBatch(ctx, 10)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range first {
+		fmt.Println("order", m.Value.Number)
+	}
+	if err := first[1].Ack(ctx); err != nil { // of ada
+		log.Fatal(err)
+	}
+	next, err := orders.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("then order", next.Value.Number)
+	// Output:
+	// order 3
+	// order 1
+	// then order 2
+}

@@ -50,18 +50,18 @@ func (g *groupModel) when() (time.Duration, int, rdelayedqueue.State) {
 	return 0, g.step, rdelayedqueue.Ready
 }
 
-// terms chooses a group and a priority; of what replaces a message in flight they are those of that.
+// terms chooses a group and a priority. What replaces a message in flight has those of that whatever its offer says.
 func (g *groupModel) terms(m, old *member) []rdelayedqueue.OfferOption {
 	var opts []rdelayedqueue.OfferOption
-	m.group, m.priority = []string{"", "a", "a b", "a\u00e9"}[g.random.IntN(4)], max(0, g.random.IntN(4)-1)*4
-	if old != nil && old.held != nil {
-		m.group, m.priority = old.group, old.priority
-	}
+	m.group, m.priority = []string{"", "a1", "a0 e2\u00e9", "g3s:e4"}[g.random.IntN(4)], max(0, g.random.IntN(4)-1)*4
 	if m.group != "" {
 		opts = append(opts, rdelayedqueue.WithGroup(m.group))
 	}
 	if m.priority > 0 {
 		opts = append(opts, rdelayedqueue.WithPriority(m.priority))
+	}
+	if old != nil && old.held != nil {
+		m.group, m.priority = old.group, old.priority
 	}
 	return opts
 }

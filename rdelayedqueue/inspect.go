@@ -156,8 +156,8 @@ type Stats struct {
 	PausedUntil time.Time
 	// Failed is how many of those that are delayed, ready or in flight have had an attempt that ended with an error.
 	Failed int
-	// Oldest is for how long the message has been due that is delivered next, by Redis's clock; 0 if none is ready. A message
-	// whose claim ran out has been due since then.
+	// Oldest is for how long the message has been due that has been ready for longest, by Redis's clock; 0 if none is ready. A message
+	// whose claim ran out has been due since then. One that waits for others of its group counts.
 	Oldest time.Duration
 	// Groups is of how many groups a message waits for another one, see [WithGroup].
 	Groups int

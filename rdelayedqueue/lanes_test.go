@@ -231,3 +231,44 @@ func TestGroupsOfRacingConsumersKeepTheirLimitAndOrder(t *testing.T) {
 		})
 	}
 }
+
+// A late end of a claim that somebody else has taken over does not free the place of that one.
+func TestPlaceOfACancelledMessageIsKeptForItsLastHandler(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		id := offer(t, q, "first", 0, rdelayedqueue.WithGroup("g"))
+		offer(t, q, "second", 0, rdelayedqueue.WithGroup("g"))
+		stale := take(t, q)
+		time.Sleep(31 * time.Second)
+		last := take(t, q)
+		require.Equal(t, id, last.ID)
+		ok, err := q.Cancel(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.ErrorIs(t, stale.Ack(t.Context()), rdelayedqueue.ErrNotHeld)
+		nothing(t, q)
+		require.ErrorIs(t, last.Ack(t.Context()), rdelayedqueue.ErrNotHeld)
+		assert.Equal(t, "second", take(t, q).Value.Name)
+	})
+}
+
+func TestReplacementInFlightStaysInTheGroup(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		offer(t, q, "first", 0, rdelayedqueue.WithID("x"), rdelayedqueue.WithGroup("g"))
+		m := take(t, q)
+		headers := map[string]string{"a": "g1:b"}
+		offer(t, q, "second", 0, rdelayedqueue.WithID("x"), rdelayedqueue.WithReplace(), rdelayedqueue.WithMaxAttempts(3), rdelayedqueue.WithHeaders(headers))
+		require.NoError(t, m.Ack(t.Context()))
+		m = take(t, q)
+		assert.Equal(t, "second", m.Value.Name)
+		assert.Equal(t, headers, m.Headers)
+		require.NoError(t, m.Reject(t.Context(), "x"))
+		e, err := q.Get(t.Context(), "x")
+		require.NoError(t, err)
+		assert.Equal(t, "g", e.Group)
+		_, err = q.Redrive(t.Context(), "x")
+		require.NoError(t, err)
+		assert.Equal(t, "x", take(t, q).ID)
+	})
+}

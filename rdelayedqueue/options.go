@@ -223,7 +223,7 @@ func WithID(id string) OfferOption { return offerOption(func(s *offering) { s.id
 func WithReplace() OfferOption { return offerOption(func(s *offering) { s.replace = true }) }
 
 // WithExpiry makes the message a dead letter with the reason "expired" if its first attempt has not begun within d after it was due, 1 ms to
-// 100 years. A consumer finds out when it would claim the message. A redriven message has the whole time again. Defaults to no end.
+// 100 years; to wait for a place in a group, for the rate or in a pause counts too. A consumer finds out when it would claim the message. A redriven message has the whole time again. Defaults to no end.
 func WithExpiry(d time.Duration) OfferOption {
 	return offerOption(func(s *offering) { s.own.Expiry, s.expires = d, true })
 }
@@ -236,12 +236,14 @@ func WithPriority(p int) OfferOption { return offerOption(func(s *offering) { s.
 // WithGroup sets the group of the message, 1 to 512 bytes of UTF-8 without control characters, such as the id of a customer. Messages of a
 // group are delivered in the order of the times at which they are due, and then of offering, and only [WithGroupLimit] of them (1 by
 // default) are in flight at a time; messages of other groups, and those without one, pass them. Within a group the priority does not count:
-// its next message has the priority that it was offered with, among those of others.
+// its next message has the priority that it was offered with, among those of others. So a message of high priority does not pass those of its
+// own group. Groups run side by side only in a consumer with [WithConcurrency], or in several.
 //
 // A message whose attempt failed, which was snoozed, or whose claim ran out, keeps its place, and the group waits for it unless the queue
 // has [WithGroupSkip]. [Queue.Reschedule], [WithReplace], [Queue.Redrive] and [Message.Successor] put it behind those that are due before. When
 // a process dies, the group goes on after the visibility. A message that is cancelled in flight keeps its place until its handler has
-// returned, or until the visibility is over. A message that is replaced in flight keeps its group and its priority.
+// returned, or until the visibility is over. What replaces a message in flight has the group and the priority of that. A dead letter has
+// left its group, which goes on without it. The time of [WithExpiry] runs on while a message waits for its place.
 func WithGroup(key string) OfferOption { return offerOption(func(s *offering) { s.group = &key }) }
 
 // WithHeaders sets the headers of the message, for what is not part of its value: see Message.Headers. They are UTF-8 and have at most 4 KiB

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,31 +22,39 @@ import (
 
 // queueCommands are those that the scripts of queues use.
 var queueCommands = strings.Fields(`time get set exists publish hget hmget hset hdel hlen hexists hgetall hincrby zadd zrem zscore zmscore
-	zrange zrangebyscore zrevrangebyscore zcount zcard zrank pexpire pttl persist`)
+	zrange zrangebyscore zrangebylex zlexcount zrevrangebyscore zcount zcard zrank pexpire pttl persist`)
 
 // guarded is a queue of a user who may not do everything, in which there is a message of each state.
 type guarded struct {
-	q    *rdelayedqueue.Queue[job]
-	m    *rdelayedqueue.Message[job] // which the user has
-	base string                      // of the keys
+	q       *rdelayedqueue.Queue[job]
+	m       *rdelayedqueue.Message[job] // which the user has
+	base    string                      // of the keys
+	grouped bool                        // its messages have groups
 }
 
-func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb *redis.Client, name string) guarded {
+func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb *redis.Client, name string, grouped bool) guarded {
 	t.Helper()
 	opts := []rdelayedqueue.QueueOption{rdelayedqueue.WithVisibility(time.Hour), rdelayedqueue.WithMaxAttempts(2)}
 	q := redlatch.GetDelayedQueue[job](sound, name, append(opts, rdelayedqueue.WithCapacity(1000))...)
-	offer(t, q, "dead", 0, rdelayedqueue.WithID("dead"))
+	add := func(id string, delay time.Duration) {
+		opts := []rdelayedqueue.OfferOption{rdelayedqueue.WithID(id)}
+		if grouped {
+			opts = append(opts, rdelayedqueue.WithGroup("group of "+id))
+		}
+		offer(t, q, id, delay, opts...)
+	}
+	add("dead", 0)
 	require.NoError(t, take(t, q).Reject(t.Context(), "x"))
-	offer(t, q, "spent", 0, rdelayedqueue.WithID("spent")) // its attempts will be used up, and its claim run out
+	add("spent", 0) // its attempts will be used up, and its claim run out
 	require.NoError(t, take(t, q).Nack(t.Context(), 0))
 	take(t, q)
-	offer(t, q, "done", 0, rdelayedqueue.WithID("done"))
+	add("done", 0)
 	require.NoError(t, take(t, q).Ack(t.Context()))
-	offer(t, q, "delayed", time.Hour, rdelayedqueue.WithID("delayed"))
-	g := guarded{q: redlatch.GetDelayedQueue[job](user, name, opts...), base: "redlatch_dq:{" + name + "}:"}
-	offer(t, q, "held", 0, rdelayedqueue.WithID("held"))
+	add("delayed", time.Hour)
+	g := guarded{grouped: grouped, q: redlatch.GetDelayedQueue[job](user, name, opts...), base: "redlatch_dq:{" + name + "}:"}
+	add("held", 0)
 	g.m = take(t, g.q)
-	offer(t, q, "ready", 0, rdelayedqueue.WithID("ready"))
+	add("ready", 0)
 	for _, member := range rdb.ZRange(t.Context(), g.base+"flight", 0, -1).Val() {
 		if strings.HasSuffix(member, "spent") {
 			require.NoError(t, rdb.ZAdd(t.Context(), g.base+"flight", redis.Z{Score: 1, Member: member}).Err())
@@ -67,7 +76,9 @@ func (g guarded) places(t *testing.T, rdb *redis.Client) []string {
 	t.Helper()
 	var found, bodies []string
 	for _, set := range []string{"due", "flight", "dead"} {
-		members, err := rdb.ZRange(t.Context(), g.base+set, 0, -1).Result()
+		// Not what keeps the place of a message that was removed in flight, see lanes.lua.
+		there := redis.ZRangeBy{Min: strconv.Itoa(-2039 * (1 << 42)), Max: "+inf"}
+		members, err := rdb.ZRangeByScore(t.Context(), g.base+set, &there).Result()
 		require.NoError(t, err)
 		for _, member := range members {
 			bodies = append(bodies, member[16:])
@@ -85,17 +96,25 @@ func (g guarded) places(t *testing.T, rdb *redis.Client) []string {
 	return found
 }
 
+// opts returns the options of an offer.
+func (g guarded) opts(opts ...rdelayedqueue.OfferOption) []rdelayedqueue.OfferOption {
+	if g.grouped {
+		opts = append(opts, rdelayedqueue.WithGroup("g"))
+	}
+	return opts
+}
+
 // guardedCalls are the calls whose scripts change something. What they leave, where they succeed, is in the control run.
 var guardedCalls = map[string]func(ctx context.Context, g guarded) error{
-	"Offer": func(ctx context.Context, g guarded) error { return second(g.q.Offer(ctx, job{}, 0)) },
+	"Offer": func(ctx context.Context, g guarded) error { return second(g.q.Offer(ctx, job{}, 0, g.opts()...)) },
 	"Offer ID": func(ctx context.Context, g guarded) error {
-		return second(g.q.Offer(ctx, job{}, 0, rdelayedqueue.WithID("new")))
+		return second(g.q.Offer(ctx, job{}, 0, g.opts(rdelayedqueue.WithID("new"))...))
 	},
 	"Offer Replace": func(ctx context.Context, g guarded) error {
-		return second(g.q.Offer(ctx, job{}, 0, rdelayedqueue.WithID("delayed"), rdelayedqueue.WithReplace()))
+		return second(g.q.Offer(ctx, job{}, 0, g.opts(rdelayedqueue.WithID("delayed"), rdelayedqueue.WithReplace())...))
 	},
 	"Offer Replace Held": func(ctx context.Context, g guarded) error {
-		return second(g.q.Offer(ctx, job{}, 0, rdelayedqueue.WithID("held"), rdelayedqueue.WithReplace()))
+		return second(g.q.Offer(ctx, job{}, 0, g.opts(rdelayedqueue.WithID("held"), rdelayedqueue.WithReplace())...))
 	},
 	"Cancel Held": func(ctx context.Context, g guarded) error {
 		ok, err := g.q.Cancel(ctx, "held")
@@ -151,34 +170,39 @@ func TestRefusedCommandLosesNoMessage(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, user.Close()) })
 	sound := connect(t, server.Addr())
 	for name, call := range guardedCalls {
-		control := newGuarded(t, user, sound, rdb, name)
-		before := control.places(t, rdb)
-		require.NoError(t, call(t.Context(), control), name)
-		done := control.places(t, rdb)
-		refused := 0
-		for _, command := range queueCommands {
-			g := newGuarded(t, user, sound, rdb, name+"-"+command)
-			require.Equal(t, before, g.places(t, rdb))
-			allow("-" + command)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			err := call(ctx, g)
-			cancel()
-			allow("+" + command)
-			what := fmt.Sprintf("%s without %s: %v", name, command, err)
-			now := g.places(t, rdb)
-			switch {
-			case err == nil:
-				assert.Equal(t, anonymous(done), anonymous(now), what)
-			case errors.Is(err, redlatch.ErrUnknown) || errors.Is(err, context.DeadlineExceeded):
-				assert.Fail(t, "the outcome of a call that was refused is known", what)
-			default:
-				refused++
-				assert.Equal(t, before, now, what)
+		for _, grouped := range []bool{false, true} {
+			if grouped {
+				name += " of groups"
 			}
-			if err != nil {
-				assert.NoError(t, g.m.Context().Err(), what)
+			control := newGuarded(t, user, sound, rdb, name, grouped)
+			before := control.places(t, rdb)
+			require.NoError(t, call(t.Context(), control), name)
+			done := control.places(t, rdb)
+			refused := 0
+			for _, command := range queueCommands {
+				g := newGuarded(t, user, sound, rdb, name+"-"+command, grouped)
+				require.Equal(t, before, g.places(t, rdb))
+				allow("-" + command)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				err := call(ctx, g)
+				cancel()
+				allow("+" + command)
+				what := fmt.Sprintf("%s without %s: %v", name, command, err)
+				now := g.places(t, rdb)
+				switch {
+				case err == nil:
+					assert.Equal(t, anonymous(done), anonymous(now), what)
+				case errors.Is(err, redlatch.ErrUnknown) || errors.Is(err, context.DeadlineExceeded):
+					assert.Fail(t, "the outcome of a call that was refused is known", what)
+				default:
+					refused++
+					assert.Equal(t, before, now, what)
+				}
+				if err != nil {
+					assert.NoError(t, g.m.Context().Err(), what)
+				}
 			}
+			assert.Positive(t, refused, name)
 		}
-		assert.Positive(t, refused, name)
 	}
 }

@@ -24,6 +24,7 @@ local waiters, groups, places = KEYS[11], KEYS[12], KEYS[13]
 local channel, items = ARGV[1], ARGV
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
 
+if groups then try(queue) end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local reply, members, ids, forget, numbers, longest, asked, missed = {}, {}, {}, {}, {}, 0, {}, {}
@@ -41,7 +42,7 @@ for n, id in ipairs(asked) do
     reply[#reply + 1] = 1
   else
     local replaced = string.sub(states[n] or '', 1, 17) == 'r' .. claim or states[n] == 'n' .. claim .. '0' -- nack.lua has run
-    missed[#missed + 1] = member
+    missed[#missed + 1] = {member, claim}
     reply[#reply + 1] = replaced and 2 or redis.call('hget', receipts, id) == claim and 1 or 0
   end
 end

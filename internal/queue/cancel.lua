@@ -25,7 +25,7 @@ redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local reply, ids, from, members, found, tell = {}, {}, {}, {}, {}, {}
+  local reply, ids, from, members, numbers, found, tell = {}, {}, {}, {}, {}, {}, {}
   for i = 4, #asked do
     local id = asked[i]
     local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
@@ -35,15 +35,17 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     if reply[i - 3] == 1 then
       found[id], ids[#ids + 1], from[#from + 1], members[#members + 1] = true, id, place, member
       local claim, client = string.match(redis.call('hget', claims, id) or '', '^[hr](' .. string.rep('%d', 16) .. ')%d* (.*)$')
+      numbers[#members] = claim
       if ends and client and tonumber(ends) > now then tell[#tell + 1] = {channel .. client, 'x' .. claim} end
     end
   end
+  local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+  if some_grouped(members) then try(queue) end
   if #ids > 0 then
     freed(meta, channel, #ids)
     bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now, tell = tell}, ids)
   end
-  local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
-  for i, member in ipairs(members) do remove(queue, from[i], member) end
+  for i, member in ipairs(members) do remove(queue, from[i], member, numbers[i], now) end
   arrange(queue, members, now)
   return reply
 end)

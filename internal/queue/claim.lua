@@ -42,6 +42,7 @@ local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
+if head[5] then try(queue) end
 expire(queue, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
@@ -60,7 +61,7 @@ for n, id in ipairs(ids) do
   local member, at, latest, body = ready[2 * n - 1], ready[2 * n], states[n] or '', redis.call('hget', bodies, id) or ''
   local letter = string.sub(latest, 1, 1)
   local attempt = letter == 'r' and 1 or 1 + (tonumber(string.match(latest, '^%d+', 18) or '') or 0)
-  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^\n]*', 26) or ''
+  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^g\n]*', 26) or ''
   local attempts = tonumber(string.match(own, 'a(%d+)') or limit)
   local expiry = attempt == 1 and letter ~= 's' and tonumber(string.match(own, 'e(%d+)') or '')
   local expired = expiry and due_at(at) + expiry < now

@@ -31,6 +31,7 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local ends = now + visibility
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+if groups then try(queue) end
 if before and ends < tonumber(before) then
   wake(queue, ends, now)
 end

@@ -48,7 +48,7 @@ for i = first, #items, 3 do
     fresh[member] = mine == 'r' and {at} or nil
     if not is_grouped(member) then earliest = math.min(earliest or tonumber(at), tonumber(at)) end
   else
-    missed[#missed + 1] = member
+    missed[#missed + 1] = {member, claim}
   end
 end
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
@@ -66,6 +66,7 @@ if listens then
   redis.call('zadd', waiters, listens, passer)
   redis.call('pexpire', waiters, 60000)
 end
+if some_grouped(members) then try(queue) end
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 redis.call('hset', claims, unpack(states))
 redis.call('zadd', due, unpack(scores))

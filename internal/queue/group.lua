@@ -3,14 +3,14 @@
 -- groups is a sorted set of equal scores. It has q, the group, a zero byte, the place and the member of each message that waits; r, the
 -- group, a zero byte and the member of each that is in flight; and w and the group while a message waits for another. A place is the time,
 -- µs, at which the message was due when it took it. places has for each member its place, the limit, s if a message that waits for its
--- retry lets others pass, a colon, and the group.
+-- retry lets others pass, a colon, and the group; and after a space the claim under which it was removed in flight, if it was.
 --
 -- Returns  nothing. It defines terms_of, which returns the limit, s, colon and group of a body from a byte on; and arrange, which is called
 --          with messages that were put somewhere or taken away, after that. It notes where those of groups are now, and lets the first
 --          of each group that waits be claimed if fewer than the limit are in flight, and no other. A message keeps its place and its
 --          terms unless fresh has a place, and maybe terms, for its member. It returns when the first message is due that may be
 --          claimed since, µs, or nothing; and has a client look in then if it is told the time.
-local function terms_of(body, from) return string.match(string.match(body, '^[^\n]*', from), 'g(%d+s?:%S+)') end
+local function terms_of(body, from) return string.match(string.match(body, '^[^\n]*', from), 'g(%d+s?:%S+)') or '1:' end
 
 local function order(queue, group, adds)
   local due, groups, places = queue.due, queue.groups, queue.places
@@ -51,7 +51,7 @@ local function arrange(queue, members, now, fresh)
     local old, place = was[i] and string.sub(was[i], 1, 16), new and new[1]
     local terms = new and new[2] or old and string.sub(was[i], 17)
     if terms then
-      local limit, skips, group = string.match(terms, '^(%d+)(s?):(.*)$')
+      local limit, skips, group = string.match(terms, '^(%d+)(s?):(%S*)')
       local kept = stands and lane_of(stands) == removed
       local waits, flies = stands and not kept, kept or fly[i]
       if waits and skips == 's' then place = due_at(stands) end

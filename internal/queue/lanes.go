@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -74,17 +75,20 @@ func priorityOf(member string) *int {
 	return &p
 }
 
-// sequence returns the first bytes of the member of a successor with these terms, of a message with a member and a claim.
-func (o Own) sequence(member, claim string) string {
-	switch marker, plain := o.marker(), letter(member) < 'A'; {
-	case marker != "" && plain:
-		return member[2:sequenceLength] + marker
-	case marker != "":
-		return member[:sequenceLength-2] + marker
-	case !plain:
-		return claim[:2] + member[:sequenceLength-2]
+// sequence returns the first bytes of the member of a successor with these terms, of a message with a member.
+func (o Own) sequence(member string) string {
+	base, digits := 10, member[:sequenceLength]
+	if letter(member) >= 'A' {
+		base, digits = 16, digits[:sequenceLength-2]
 	}
-	return member[:sequenceLength]
+	n, err := strconv.ParseInt(digits, base, 64)
+	if err != nil { // one that was tampered with
+		n = 0
+	}
+	if marker := o.marker(); marker != "" {
+		return fmt.Sprintf("%014x", n) + marker
+	}
+	return fmt.Sprintf("%016d", n)
 }
 
 const (

@@ -1,12 +1,12 @@
 -- lanes.lua: how messages stand in the sorted set of those that wait. It stands before the scripts that put messages there, or look at them.
 --
 -- The score of a plain message is the time at which it is due, µs. One with a priority or a group has a letter as byte 15 of its member,
--- from a to j for the priorities 0 to 9, a capital one if it has a group. It stands in a lane, which is a range of negative scores: the
+-- from a to j for the priorities 0 to 9, a capital one if it has a group, and 14 hexadecimal digits before it. It stands in a lane, which is a range of negative scores: the
 -- time in ms since 2000, less width for each lane below. Lane 100 n is that of priority n, so those to claim first stand first; plain
 -- messages are lane 0. 1024 lanes below each is that of the messages which wait for a place in their group; lane 2040 has members of
 -- messages that were removed in flight: each keeps its place in its group until then.
 --
--- Returns  nothing. It defines score, which returns that of a member that is due at a time, now for one, and whether it may be claimed; due_at, which returns the time, µs, of a score; lane_of, which returns the least score of its lane; next_lane, which does so for the
+-- Returns  nothing. It defines is_grouped, which returns whether a member has a group; score, which returns that of a member that is due at a time, now for one, and whether it may be claimed; due_at, which returns the time, µs, of a score; lane_of, which returns the least score of its lane; next_lane, which does so for the
 --          first score from another on, and returns that too; split, which returns the score of a lane that is due now; span, which
 --          returns the bounds of the scores of a lane that are due (passed is 1), are not (0), or of all (-1); and first_due, which returns when the first
 --          message is due but for the first passed of those that are ready, with their scores; nothing for these if all are plain.

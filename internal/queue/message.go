@@ -470,7 +470,7 @@ func (m *Message) Succeed(ctx context.Context, i Item) error {
 	}
 	i.Own.bounded = m.own.bounded
 	o = o.with(i, nil)
-	body := i.Own.sequence(m.member, m.claim) + o.mark + string(o.payload)
+	body := i.Own.sequence(m.member) + o.mark + string(o.payload)
 	return m.finish(ctx, nack{delay: i.Delay, end: toSuccessor, text: body, grouped: i.Own.Group != nil})
 }
 

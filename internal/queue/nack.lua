@@ -23,9 +23,10 @@ local series, bodies, groups, places, channel, items = KEYS[8], KEYS[9], KEYS[10
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
+local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+if groups then try(queue) end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
 local reply, failed, ended, missed, earliest, dies, fails, succeeds = {}, {}, {}, {}, nil, 0, 0, 0
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
@@ -59,7 +60,7 @@ for i = 2, #items, 5 do
     dies, succeeds = dies + (alive and 1 or 0), succeeds + (body and 1 or 0)
     fails = fails + (letter == 'h' and not body and not snoozed and 1 or 0)
   else
-    missed[#missed + 1] = member
+    missed[#missed + 1] = {member, claim}
   end
 end
 if dies > 0 then freed(meta, channel, dies) end

@@ -69,7 +69,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       local rest = last % 1000000
       if rest == 0 or not millions then millions = format('%010.0f', (last - rest) / 1000000) end
       local sequence = millions .. format('%06d', rest)
-      if marker ~= '' then sequence, laned = string.sub(sequence, 3) .. marker, true end
+      if marker ~= '' then sequence, laned = format('%014x', last) .. marker, true end
       scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, sequence .. id, id, sequence .. mark .. body
       if marker == '' or not is_grouped(sequence) then
         earliest = math.min(earliest or at, at)
@@ -85,6 +85,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   -- What may fail comes before the bodies; these do nothing, and fail if those below would.
   redis.call('zadd', due, 'xx', 0, '')
   if #waiting + #flying > 0 then prepare(queue, layout) end
+  if #grouped > 0 or some_grouped(waiting) then try(queue) end
   if head[3] then
     redis.call('persist', meta)
     redis.call('hdel', meta, 'expires')

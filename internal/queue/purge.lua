@@ -34,11 +34,15 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     lane = lane < 0 and next_lane(set, exact(lane + width))
   end
   if #members > 0 then
+    local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+    if some_grouped(members) then try(queue) end
+    local states = redis.call('hmget', claims, unpack(ids))
     freed(meta, channel, #members)
     bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = exact(now)}, ids)
-    local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
     if set ~= flight then redis.call('zrem', set, unpack(members)) end
-    for _, member in ipairs(set == flight and members or {}) do remove(queue, set, member) end
+    for i, member in ipairs(set == flight and members or {}) do
+      remove(queue, set, member, string.match(states[i] or '', '^[hr](' .. string.rep('%d', 16) .. ')'), now)
+    end
     arrange(queue, members, now)
   end
   return {#members}

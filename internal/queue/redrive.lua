@@ -40,6 +40,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
   end
   local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
   if #members > 0 then
+    if some_grouped(members) then try(queue) end
     wake(queue, now, now)
   end
   redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the attempts are forgotten

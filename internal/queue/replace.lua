@@ -1,7 +1,7 @@
 -- replace.lua: see to offers whose ids are taken. It stands before offer.lua.
 --
 -- Returns  nothing. It defines terms, which returns whether an offer replaces one of its id, when it is due, µs, and bytes 15 and 16 of its
---          member or nothing; judge, which returns what an offer under an id that a body has comes to: 3 if that is a dead letter, 2 if it
+--          member or nothing; regroup, which returns the body of what replaces a message in flight, with the group of that; judge, which returns what an offer under an id that a body has comes to: 3 if that is a dead letter, 2 if it
 --          replaces one that waits or is in flight, or 0; then the member of one that waits, or what is to be written to the body and
 --          the claim of one in flight, which goes on; prepare, whose commands change nothing, and fail if those of replace would; replace,
 --          which does so; and forget, after which what is known of ids that were acknowledged lately keeps no offer out.
@@ -9,6 +9,15 @@ local function terms(pause, now)
   local replaces, delay, marker = string.match(pause, '^(r?)(%S*) ?(.*)$')
   local at = tonumber(delay) or tonumber(string.sub(delay, 2)) - now - 1
   return replaces == 'r', at > 0 and now + at + 1 or now, marker
+end
+
+local function regroup(old, body, grouped)
+  local size = tonumber(string.sub(body, 2, 9), 16)
+  local head, payload, own = string.sub(body, 10, 9 + size), string.sub(body, 10 + size), ''
+  if string.byte(body) < 97 then own, head = string.match(head, '^([^\n]*)\n(.*)$') end
+  if not grouped and not string.find(own, 'g') then return body end
+  head = string.match(own, '^[^g]*') .. (grouped and 'g' .. terms_of(old, 26) or '') .. '\n' .. head
+  return string.upper(string.sub(body, 1, 1)) .. string.format('%08x', #head) .. head .. payload
 end
 
 local function judge(queue, id, old, body, score, replaces, now)
@@ -20,7 +29,7 @@ local function judge(queue, id, old, body, score, replaces, now)
   if not ends or tonumber(ends) <= now then return 2, sequence .. id end
   local digits = string.rep('%d', 16)
   local claim, client = string.match(redis.call('hget', claims, id) or '', '^%a(' .. digits .. ')%d+(.*)$')
-  return 2, nil, {id = id, body = sequence .. body, claim = 'r' .. (claim or string.rep('0', 16)) .. score .. (client or '')}
+  return 2, nil, {id = id, body = sequence .. regroup(old, body, is_grouped(sequence)), claim = 'r' .. (claim or string.rep('0', 16)) .. score .. (client or '')}
 end
 
 local function prepare(queue, layout)

@@ -36,6 +36,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
   end
   if earliest then
     local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+    if some_grouped(members) then try(queue) end
     wake(queue, earliest, now)
     redis.call('zadd', due, unpack(scores))
     redis.call('zrem', flight, unpack(members)) -- of those whose claims ran out

@@ -27,6 +27,9 @@ var lanesSource string
 //go:embed group.lua
 var groupSource string
 
+//go:embed try.lua
+var trySource string
+
 //go:embed removed.lua
 var removedSource string
 
@@ -112,23 +115,23 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &groupSource, &seriesSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &lanesSource, &nextSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &nextSource, &leaveSource)
-	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &groupSource, &removedSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &seriesSource, &nackSource)
-	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &groupSource, &extendSource)
+	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &givebackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &seriesSource, &nackSource)
+	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &trySource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
-	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &groupSource, &rescheduleSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
+	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &lanesSource, &statsSource)
 	minutesScript    = script.Embedded("rdelayedqueue.minutes", &minutesSource)
-	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &groupSource, &redriveSource)
-	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &groupSource, &removedSource, &idleSource, &burySource, &purgeSource)
+	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &redriveSource)
+	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &purgeSource)
 	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &lanesSource, &nextSource, &idleSource, &pauseSource)
 )
 
