@@ -151,7 +151,7 @@ ci: ## all that CI runs: tests step by step, and the linters and a release besid
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
 		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
 			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
-			grep -Ev '^redis: |(WARN|INFO) ' "$$log" | grep -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
+			grep -aEv '^redis: |(WARN|INFO) ' "$$log" | grep -a -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
 		} | tee -a "$$failed"; \
 	done; \
 	printf '\n=== %s, after %d s\n' "$(CI_BESIDE)" "$$SECONDS"; \

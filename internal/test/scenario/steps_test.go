@@ -284,7 +284,8 @@ func (p *partial) refuses(t *testing.T, user *redis.Client, call scriptCall, spo
 		refused++
 		after := dumps(t, p.admin)
 		for name := range maps.Keys(merged(before, after)) {
-			if hidden == "" || !strings.Contains(name, hidden) {
+			counts := strings.HasSuffix(name, ":series") // of a queue, which may count what is refused then
+			if !counts && (hidden == "" || !strings.Contains(name, hidden)) {
 				assert.Equal(t, before[name].value, after[name].value, "%s %s changes %s", call.name, right, name)
 			}
 		}
