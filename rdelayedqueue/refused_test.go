@@ -77,8 +77,8 @@ func (g guarded) places(t *testing.T, rdb *redis.Client) []string {
 	var found, bodies []string
 	for _, set := range []string{"due", "flight", "dead"} {
 		// Not what keeps the place of a message that was removed in flight, see lanes.lua.
-		there := redis.ZRangeBy{Min: strconv.Itoa(-2039 * (1 << 42)), Max: "+inf"}
-		members, err := rdb.ZRangeByScore(t.Context(), g.base+set, &there).Result()
+		there := redis.ZRangeArgs{Key: g.base + set, Start: strconv.Itoa(-2039 * (1 << 42)), Stop: "+inf", ByScore: true}
+		members, err := rdb.ZRangeArgs(t.Context(), there).Result()
 		require.NoError(t, err)
 		for _, member := range members {
 			bodies = append(bodies, member[16:])
