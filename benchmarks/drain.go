@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/rdelayedqueue"
@@ -173,29 +172,11 @@ func fill(ctx context.Context, b *bench, n int, begin time.Time, span time.Durat
 		return err
 	}
 	queue := opened.(*redlatchJobs).queue //nolint:forcetypeassert // it was asked for
-	const batch = 1000
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var running sync.WaitGroup
-	for range 4 {
-		running.Go(func() {
-			items := make([]rdelayedqueue.Item[[]byte], batch)
-			for first := int(next.Add(batch)) - batch; first < n && failed.Load() == nil; first = int(next.Add(batch)) - batch {
-				for i := range items {
-					due := begin.Add(span * time.Duration(first+i) / time.Duration(n))
-					items[i] = rdelayedqueue.Item[[]byte]{Value: jobPayload(first+i, due), Delay: max(0, time.Until(due))}
-				}
-				if _, err := queue.OfferBatch(ctx, items); err != nil {
-					failed.Store(&err)
-				}
-			}
-		})
-	}
-	running.Wait()
-	if err := failed.Load(); err != nil {
-		return errors.Join(*err, opened.close())
-	}
-	return opened.close()
+	err = offerItems(ctx, queue, n, func(i int) rdelayedqueue.Item[[]byte] {
+		due := begin.Add(span * time.Duration(i) / time.Duration(n))
+		return rdelayedqueue.Item[[]byte]{Value: jobPayload(i, due), Delay: max(0, time.Until(due))}
+	})
+	return errors.Join(err, opened.close())
 }
 
 // serverCPU is the server's, in user and system mode.

@@ -20,14 +20,17 @@ func lanes(ctx context.Context, b *bench) ([]row, error) {
 	if b.config.quick {
 		messages, groups, claims = 50_000, 5_000, 20_000
 	}
+	value := []byte(payload)
 	queues := []struct {
 		name string
 		item func(n int) rdelayedqueue.Item[[]byte]
 	}{
-		{"plain", func(int) rdelayedqueue.Item[[]byte] { return rdelayedqueue.Item[[]byte]{} }},
-		{"priorities", func(n int) rdelayedqueue.Item[[]byte] { return rdelayedqueue.Item[[]byte]{Priority: n % 10} }},
+		{"plain", func(int) rdelayedqueue.Item[[]byte] { return rdelayedqueue.Item[[]byte]{Value: value} }},
+		{"priorities", func(n int) rdelayedqueue.Item[[]byte] {
+			return rdelayedqueue.Item[[]byte]{Value: value, Priority: n % 10}
+		}},
 		{"groups", func(n int) rdelayedqueue.Item[[]byte] {
-			return rdelayedqueue.Item[[]byte]{Group: strconv.Itoa(n % groups)}
+			return rdelayedqueue.Item[[]byte]{Value: value, Group: strconv.Itoa(n % groups)}
 		}},
 	}
 	rates, costs := map[string][]float64{}, map[string][]float64{}
@@ -103,7 +106,6 @@ func offerItems(ctx context.Context, q *rdelayedqueue.Queue[[]byte], n int, item
 		for first := int(next.Add(1000)) - 1000; first < n; first = int(next.Add(1000)) - 1000 {
 			for i := range items {
 				items[i] = item(first + i)
-				items[i].Value = []byte(payload)
 			}
 			if _, err := q.OfferBatch(ctx, items); err != nil {
 				return err
