@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	crowdFor  = sharedFor // answers are shown for so long: a client answers ten questions a second
+	crowdFor  = sharedFor // how long answers are shown: a client answers ten questions a second
 	crowdWait = time.Second
 	crowdMost = 50 // clients that are asked
 )

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	surveyShare = 20 // of its time the console spends at most one part in so many looking at all messages of a state
+	surveyShare = 20 // the console spends at most 1/surveyShare of its time looking at all messages of a state
 	surveysMost = 10 // surveys that are kept, each of some MB
 	groupsMost  = 10 // errors that are listed
 )

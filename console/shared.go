@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	sharedFor  = 2 * time.Second // what was asked for is shown for so long
+	sharedFor  = 2 * time.Second // how long an answer is shown
 	sharedMost = 50              // answers that are kept, unless most says otherwise
 )
 
 // shared is what was asked for lately, for all who look at the console. Its zero value is ready to use.
 type shared[T any] struct {
 	most  int // answers that are kept
-	share int // an answer is kept for so many times as long as it has taken, if that is longer
+	share int // an answer is kept for share times as long as it has taken, if that is longer
 
 	mu  sync.Mutex // guards all
 	all map[string]*answer[T]
@@ -72,7 +72,7 @@ func (s *shared[T]) get(ctx context.Context, key string, ask func(context.Contex
 	}
 }
 
-// forget has keys be asked for again.
+// forget drops the answers to keys, which are asked for again when they are needed.
 func (s *shared[T]) forget(is func(key string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
