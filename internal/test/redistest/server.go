@@ -241,7 +241,14 @@ func (s *Server) Kill() {
 	s.end()
 }
 
-func (s *Server) end() { s.report("kill", s.proc.kill()) }
+// end kills the server. What a server wrote that has ended by itself, such as a crash report, goes to the test's log.
+func (s *Server) end() {
+	s.tb.Helper()
+	if s.proc.pid() != 0 && (s.proc.ended(time.Millisecond) || strings.Contains(s.proc.output(), "BUG REPORT")) {
+		s.tb.Logf("redistest: %s has ended by itself, or is about to:\n%s", s.Addr(), s.proc.output())
+	}
+	s.report("kill", s.proc.kill())
+}
 
 // Restart kills the server if it runs, starts it on the same port, and returns once it answers. Its data is gone, unless
 // it was started with an append-only file; a cluster node keeps its place in the cluster.
