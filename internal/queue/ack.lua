@@ -8,13 +8,14 @@
 -- KEYS[6]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  done: sorted set, ids by the time at which they are forgotten, µs
--- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged
+-- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged; of a task a space, its name, a space, and its result after that
 -- KEYS[10] series: hash, see series.lua
 -- KEYS[11] waiters: sorted set, clients that hear wake-ups; this and what follows only if some messages are of groups
 -- KEYS[12] groups: sorted set, see group.lua
 -- KEYS[13] places: hash, see group.lua
 -- ARGV[1]  prefix of the clients' channels if producers may wait for room, or some messages are of groups; or nothing
--- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms
+-- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms; of a task after that a space, the client that waits for
+--             its end or nothing, a space, and what is to be remembered
 --
 -- Returns  an array: for each message 1 if it is done under this claim, 2 if another message has replaced it, which nack.lua makes due,
 --          0 if the claim is not its latest
@@ -27,23 +28,28 @@ local queue = {meta = meta, due = due, flight = flight, waiters = waiters, chann
 if groups then try(queue) end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, members, ids, forget, numbers, longest, asked, missed = {}, {}, {}, {}, {}, 0, {}, {}
+local reply, members, ids, forget, numbers, longest, asked, missed, ends = {}, {}, {}, {}, {}, 0, {}, {}, {}
 for i = 2, #items, 3 do
   asked[#asked + 1] = string.sub(items[i], 17)
 end
 local states = redis.call('hmget', claims, unpack(asked))
 for n, id in ipairs(asked) do
-  local member, claim, keep = items[3 * n - 1], items[3 * n], tonumber(items[3 * n + 1])
+  local member, claim, keep, client, record = items[3 * n - 1], items[3 * n], tonumber(items[3 * n + 1]), '', nil
+  if not keep then
+    keep, client, record = string.match(items[3 * n + 1], '^(%d+) (%S*)( .*)$')
+    keep = tonumber(keep)
+  end
   if string.sub(states[n] or '', 1, 17) == 'h' .. claim then
     members[#members + 1], ids[#ids + 1] = member, id
     forget[#forget + 1], forget[#forget + 2] = string.format('%.0f', now + keep * 1000), id
-    numbers[#numbers + 1], numbers[#numbers + 2] = id, claim
+    numbers[#numbers + 1], numbers[#numbers + 2] = id, claim .. (record or '')
+    if client ~= '' then ends[client] = ends[client] and ends[client] .. '\n' .. id or id end
     longest = math.max(longest, keep)
     reply[#reply + 1] = 1
   else
     local replaced = string.sub(states[n] or '', 1, 17) == 'r' .. claim or states[n] == 'n' .. claim .. '0' -- nack.lua has run
     missed[#missed + 1] = {member, claim}
-    reply[#reply + 1] = replaced and 2 or redis.call('hget', receipts, id) == claim and 1 or 0
+    reply[#reply + 1] = replaced and 2 or string.sub(redis.call('hget', receipts, id) or '', 1, 16) == claim and 1 or 0
   end
 end
 local old = redis.call('zrangebyscore', done, '-inf', string.format('%.0f', now), 'limit', 0, 10 + 2 * #ids)
@@ -55,6 +61,7 @@ if #ids == 0 then
   return reply
 end
 if channel ~= '' then freed(meta, channel, #ids) end
+for client, ended in pairs(ends) do redis.call('publish', channel .. client .. ':ends', ended) end
 local left = redis.call('pttl', done)
 local rest = redis.call('hlen', bodies) <= #ids and lifetime(meta, now)
 redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would

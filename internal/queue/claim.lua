@@ -24,6 +24,7 @@
 -- ARGV[9]  how many may be claimed in a period, 0 for any number
 -- ARGV[10]  the period, µs
 -- ARGV[11]  how many more messages to look at, should some become dead letters
+-- ARGV[12..n]  of a caller that works on tasks: a task, and how many of its messages it wants at most
 --
 -- Returns  an array: 0, 1 if more may be due than was looked at, 2 if the rate allows no more now, -1 if the call was settled before, or
 --          -v for a layout of the higher version v; then for each message its member, claim, attempt, score and body; then what
@@ -41,14 +42,16 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
+local counts = ARGV[12] and handled(meta, ARGV, 12)
+if counts then redis.call('hdel', meta, 'w:' .. client) end
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
 if head[5] and redis.call('exists', groups) == 1 then try(queue) end
 expire(queue, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
-local laned, rests = head[5], paused or quota == 0
+local laned, rests = counts or head[5], paused or quota == 0
 local ready = (rests or laned) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota + more)
-if laned and not rests or #ready > 0 and tonumber(ready[2]) < 0 then ready, laned = due_in_lanes(queue, now, quota + more), true end
+if laned and not rests or #ready > 0 and tonumber(ready[2]) < 0 then ready, laned = due_in_lanes(queue, now, quota + more, counts), true end
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
@@ -61,7 +64,7 @@ for n, id in ipairs(ids) do
   local member, at, latest, body = ready[2 * n - 1], ready[2 * n], states[n] or '', redis.call('hget', bodies, id) or ''
   local letter = string.sub(latest, 1, 1)
   local attempt = letter == 'r' and 1 or 1 + (tonumber(string.match(latest, '^%d+', 18) or '') or 0)
-  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^g\n]*', 26) or ''
+  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^gT\n]*', 26) or ''
   local attempts = tonumber(string.match(own, 'a(%d+)') or limit)
   local expiry = attempt == 1 and letter ~= 's' and tonumber(string.match(own, 'e(%d+)') or '')
   local expired = expiry and due_at(at) + expiry < now
@@ -83,7 +86,8 @@ for n, id in ipairs(ids) do
   end
 end
 -- A caller that has all it wanted may not come back, so somebody else looks in when the next message is due.
-if #taken == wanted and redis.call('exists', waiters) == 1 then
+if counts then pass_on(queue, lanes_of(ready, #taken + #spent), #taken == wanted and {} or counts, now) end
+if #taken == wanted and not counts and redis.call('exists', waiters) == 1 then
   local next = first_due(due, #taken + #spent, laned and ready)
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   local at = math.min(tonumber(next or ends), tonumber(expiry or ends), ends)

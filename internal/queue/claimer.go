@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -50,8 +51,9 @@ type claimer struct {
 	member  *pubsub.Membership
 	hearing hearing
 	standby standby
-	limited []Terms       // whose rate allows no claim before Redis has said when to look again
+	limited []Terms       // that claim nothing before Redis has said when to look again, for their rate or for their tasks
 	ahead   int64         // that Redis was asked with when it last said so, see aheadLocked
+	works   atomic.Bool   // somebody works on tasks
 	spent   int           // 1 if the last claim made dead letters, else 0; of its goroutine
 	lost    uint64        // number of a claim that was not answered, 0 if none
 	failing int           // tries in a row that failed
@@ -277,9 +279,16 @@ func (l *claimer) nextLocked() (terms Terms, want int) {
 // is returned before the next one.
 func (l *claimer) claim(terms Terms, want int) {
 	c := l.client
+	var tasks []any
+	if terms.Tasks != nil {
+		if tasks = terms.Tasks.wanted(); len(tasks) == 0 {
+			l.skip(terms)
+			return
+		}
+	}
 	number := c.core.NextNumber()
 	asked := c.core.Clock.Now()
-	call := c.keys.claim(c.core.ID, number, want, l.spent*maxBatch, terms)
+	call := c.keys.claim(c.core.ID, number, want, l.spent*maxBatch, terms, tasks)
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
 	err := c.core.Batch.Do(ctx, call, background())
 	if script.Judge(err) == script.Unknown {
@@ -299,7 +308,7 @@ func (l *claimer) claim(terms Terms, want int) {
 		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
 	}
 	wanted := l.assign(claims, terms, asked)
-	again := left == more || len(claims) == want || left == limited && l.limit(terms)
+	again := left == more || len(claims) == want || (left == limited || terms.Tasks != nil) && l.limit(terms)
 	switch {
 	case wanted > 0 && !again:
 		l.sleep()
@@ -312,7 +321,27 @@ func (l *claimer) claim(terms Terms, want int) {
 	}
 }
 
-// limit notes terms whose rate allows no claim now, and reports whether others may claim.
+// skip has those claim that have other terms, or goes to sleep.
+func (l *claimer) skip(terms Terms) {
+	if !l.limit(terms) {
+		l.sleep()
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lookLocked(claim)
+}
+
+// freed has the claimer look for messages of a task that was not claimed before.
+func (l *claimer) freed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failing == 0 {
+		l.lookLocked(claim)
+	}
+}
+
+// limit notes terms whose rate allows no claim now, or whose tasks have nothing that is due, and reports whether others may claim.
 func (l *claimer) limit(terms Terms) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -398,7 +427,7 @@ func (l *claimer) handOver() {
 	c := l.client
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
 	ask := pipeline.SendOptions{Class: pipeline.Urgent, Limit: leaveLimit}
-	_, _ = c.core.Run(ctx, func() *script.Call { return c.keys.leave(c.core.ID) }, ask) // as said above
+	_, _ = c.core.Run(ctx, func() *script.Call { return c.keys.leave(c.core.ID, l.works.Load()) }, ask) // as said above
 }
 
 // assign hands claims to the demands with these terms, in their order, and returns how many messages are wanted after it.
@@ -458,10 +487,11 @@ func (l *claimer) sleep() {
 	if l.phase == claiming {
 		l.phase = resting
 	}
+	demands := l.demands
 	l.mu.Unlock()
 	c := l.client
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
-	call := c.keys.wait(c.core.ID, listens, ahead)
+	call := c.keys.wait(c.core.ID, listens, ahead, l.tasksOf(demands))
 	left := int64(0)
 	err := c.core.Batch.Do(ctx, call, background())
 	if err == nil {
@@ -486,6 +516,17 @@ func (l *claimer) sleep() {
 		return
 	}
 	l.setTimerLocked(d, peek)
+}
+
+// tasksOf returns the tasks of which demands may have more messages; nil if they have none.
+func (l *claimer) tasksOf(demands []*demand) (all []any) {
+	for _, d := range demands {
+		if d.terms.Tasks != nil {
+			l.works.Store(true)
+			all = append(all, d.terms.Tasks.wanted()...)
+		}
+	}
+	return all
 }
 
 // setTimerLocked has the claimer look later.

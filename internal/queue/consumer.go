@@ -107,6 +107,7 @@ func (c *consumer) deliver(claims []Claimed, asked time.Duration) {
 		return
 	}
 	for _, claim := range claims {
+		c.Tasks.add(claim.own.Task)
 		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.demand, asked, byTimer))
 	}
 	c.startLocked()
@@ -172,12 +173,26 @@ func (c *consumer) work() {
 		c.aim()
 		if m.Context().Err() != nil {
 			m.giveBack() // lost before its turn, or the end has come
+			c.free(m)
 			continue
 		}
-		start := time.Now()
-		err := c.handle(m)
-		c.measure(time.Since(start))
-		c.settle(m, err)
+		c.serve(m)
+	}
+}
+
+// serve works on a message. It frees its place also if the handler ends its goroutine.
+func (c *consumer) serve(m *Message) {
+	defer c.free(m)
+	start := time.Now()
+	err := c.handle(m)
+	c.measure(time.Since(start))
+	c.settle(m, err)
+}
+
+// free has another message of the task claimed if this one was in its way.
+func (c *consumer) free(m *Message) {
+	if c.Tasks.drop(m.own.Task) {
+		c.client.claimer.freed()
 	}
 }
 

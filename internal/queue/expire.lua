@@ -1,7 +1,7 @@
 -- expire.lua: see to messages whose claims or attempts ran out. It stands after series.lua, before claim.lua.
 --
 -- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_in_lanes, which returns up to n
---          messages that are due, those of the highest priority first, and their scores; and exhaust, which makes dead letters of
+--          messages that are due, those of the highest priority first, and their scores, of the tasks in counts if there is one; and exhaust, which makes dead letters of
 --          messages that have no attempts left or were not begun in time, and adds each to the reply: its member, nothing, its
 --          attempts, the time, the last error. Of what an ACL forbids, each message is left where it is.
 local function expire(queue, claims, now)
@@ -17,12 +17,13 @@ local function expire(queue, claims, now)
   end
 end
 
-local function due_in_lanes(queue, now, n)
+local function due_in_lanes(queue, now, n, counts)
   local due = queue.due
   for _, member in ipairs(redis.call('zrangebyscore', due, exact(removed), exact(split(removed, now)), 'limit', 0, 100)) do
     redis.call('zrem', due, member)
     arrange(queue, {member})
   end
+  if counts then return due_of(queue, now, n, counts) end
   local found, lane, first = {}, next_lane(due, exact(claimable))
   while lane and #found < 2 * n do
     local last = split(lane, now)

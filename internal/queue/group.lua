@@ -16,7 +16,7 @@ local function order(queue, group, adds)
   local due, groups, places = queue.due, queue.groups, queue.places
   local head, after = group .. '\0', group .. '\1'
   local waiting = redis.call('zrangebylex', groups, '[q' .. head, '(q' .. after, 'limit', 0, 2)
-  local ready, may = nil, true
+  local ready, task, may = nil, nil, true
   for i, entry in ipairs(waiting) do
     if i == 1 or adds then
       local member = string.sub(entry, #head + 18)
@@ -25,7 +25,7 @@ local function order(queue, group, adds)
       may = i == 1 and flying < tonumber(string.match(redis.call('hget', places, member) or '', '^%d+', 17) or 1)
       if stands and (stands < claimable) == may then
         redis.call('zadd', due, exact(score(member, due_at(stands), nil, may)), member)
-        ready = may and due_at(stands) or ready
+        if may then ready, task = due_at(stands), task_of(member) end
       end
     end
   end
@@ -34,7 +34,7 @@ local function order(queue, group, adds)
   elseif #waiting < 2 then
     redis.call('zrem', groups, 'w' .. group)
   end
-  return ready
+  return ready, task
 end
 
 local function arrange(queue, members, now, fresh)
@@ -71,8 +71,8 @@ local function arrange(queue, members, now, fresh)
   for _, message in ipairs(known) do
     local group, entry = unpack(message)
     if entry then redis.call('zadd', groups, 0, entry) end
-    local at = order(queue, group, entry)
-    earliest = at and math.min(earliest or at, at) or earliest
+    local at, task = order(queue, group, entry)
+    if at and at < (earliest or math.huge) then earliest, queue.task = at, task end
   end
   if earliest and now then wake(queue, math.max(earliest, now), now) end
   return earliest

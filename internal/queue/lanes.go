@@ -39,17 +39,21 @@ func groupOf(text string) *Group {
 	return &Group{key, limit, skip}
 }
 
-// marker returns bytes 15 and 16 of the member of a message, see lanes.lua; nothing for a plain one.
+// marker returns bytes 15 and 16 of the member of a message, see lanes.lua; of a task byte 15, a colon and the task; nothing for a plain one.
 func (o Own) marker() string {
 	priority := 0
 	if o.Priority != nil {
 		priority = *o.Priority
 	}
+	letter := rune('a' + priority)
+	if o.Group != nil {
+		letter = rune('A' + priority)
+	}
 	switch {
-	case o.Group != nil:
-		return string(rune('A'+priority)) + "0"
-	case priority > 0:
-		return string(rune('a'+priority)) + "0"
+	case o.Task != "":
+		return string(letter) + ":" + url.QueryEscape(o.Task) // offer.lua has its number
+	case o.Group != nil || priority > 0:
+		return string(letter) + "0"
 	}
 	return ""
 }

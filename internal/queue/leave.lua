@@ -9,15 +9,16 @@
 --
 -- Returns  1
 local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local channel, client = ARGV[1], ARGV[2]
+local channel, client, works = ARGV[1], ARGV[2], ARGV[3]
 
 redis.call('zrem', waiters, client)
-local at = earliest(due, flight)
+if works then redis.call('hdel', meta, 'w:' .. client) end
+local at = earliest(due, flight, works and {})
 if redis.call('hget', meta, 'spare') == client then
   redis.call('hdel', meta, 'alarm') -- so that one is notified below, which finds another spare
 end
-if at then
-  local time = redis.call('time')
-  wake({meta = meta, waiters = waiters, channel = channel}, at, time[1] * 1000000 + time[2])
-end
+local time = redis.call('time')
+local queue, now = {meta = meta, due = due, waiters = waiters, channel = channel}, time[1] * 1000000 + time[2]
+if at then wake(queue, at, now) end
+if works then pass_on(queue, {}, {}, now) end
 return 1

@@ -47,7 +47,7 @@ type client struct {
 	users   int // guarded by the manager's mu
 
 	offers    batcher[offer]
-	cancels   batcher[string] // ids
+	cancels   batcher[cancellation]
 	moves     batcher[move]
 	acks      batcher[ack]
 	nacks     batcher[nack]
@@ -83,14 +83,16 @@ func newClient(m *Manager, q *Queue) *client {
 		call:  func(n callNumber, b []*entry[offer]) *script.Call { return k.offers(id, n, b) },
 		apart: apart,
 	}
-	c.cancels = batcher[string]{
-		manager: m, call: func(n callNumber, b []*entry[string]) *script.Call { return k.cancels(id, n, b) },
+	c.cancels = batcher[cancellation]{
+		manager: m, call: func(n callNumber, b []*entry[cancellation]) *script.Call { return k.cancels(id, n, b) },
+		apart: func(a, b *entry[cancellation]) bool { return a.value.keep != b.value.keep },
 	}
 	c.moves = batcher[move]{
 		manager: m, call: func(n callNumber, b []*entry[move]) *script.Call { return k.reschedules(id, n, b) },
 	}
 	c.acks = batcher[ack]{
-		manager: m, after: untilSettled, call: func(_ callNumber, b []*entry[ack]) *script.Call { return k.acks(b) },
+		manager: m, after: untilSettled, weight: func(a *ack) int { return len(a.record) },
+		call: func(_ callNumber, b []*entry[ack]) *script.Call { return k.acks(b) },
 	}
 	c.nacks = batcher[nack]{
 		manager: m, after: untilSettled, weight: func(n *nack) int { return len(n.text) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ type Message struct {
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
 	nacking *entry[nack] // the last Nack, Reject or Snooze, as well
+	record  string       // what Ack leaves behind, of a task
 	shared  bool         // a script of another package had it, and may have acknowledged it
 }
 
@@ -331,15 +333,31 @@ type ack struct {
 	member, claim string
 	keep          time.Duration
 	bounded       bool // the queue has a capacity
+
+	watcher, record string // of a task: the client that is told, and what is remembered, see ack.lua
 }
 
-// asAck returns what Redis has to know to acknowledge the message.
+// asAck returns what Redis has to know to acknowledge the message. It is called with mu held.
 func (m *Message) asAck() ack {
-	if m.Given {
-		return ack{m.member, m.claim, m.terms.Dedupe, m.own.bounded}
+	a := ack{member: m.member, claim: m.claim, keep: ownKeep, bounded: m.own.bounded, watcher: m.own.Watcher, record: m.record}
+	if m.Given || m.record != "" {
+		a.keep = m.terms.Dedupe
 	}
-	return ack{m.member, m.claim, ownKeep, m.own.bounded}
+	return a
 }
+
+// Task returns the message's task.
+func (m *Message) Task() string { return m.own.Task }
+
+// Conclude has Ack keep the result of a task for the dedupe time of the terms. What nobody waits for has none.
+func (m *Message) Conclude(result []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = url.QueryEscape(m.own.Task) + " " + string(result)
+}
+
+// Watched reports whether anybody waits for the end of the message's task.
+func (m *Message) Watched() bool { return m.own.Watcher != "" }
 
 // Share returns the message's member in the queue for a script of another package that ends it, besides its claim. Once such a script has
 // ended it, Acknowledged has to be called, and then Ack.
@@ -424,6 +442,7 @@ type nack struct {
 	attempts      int
 	text          string // of the error; of a successor its body
 	grouped       bool   // the successor has a group
+	watcher       string // who is told if a task dies; empty for nobody
 }
 
 // ForgetID has the message's id free at once when the message is acknowledged.
@@ -487,7 +506,7 @@ func (m *Message) finish(ctx context.Context, n nack) error {
 
 // nack sends the end of an attempt, unless just that is in flight. It returns nil for a message that has ended.
 func (m *Message) nack(c *client, n nack) *entry[nack] {
-	n.member, n.claim, n.attempts = m.member, m.claim, m.terms.Attempts
+	n.member, n.claim, n.attempts, n.watcher = m.member, m.claim, m.terms.Attempts, m.own.Watcher
 	if m.own.Attempts != nil {
 		n.attempts = *m.own.Attempts
 	}

@@ -14,7 +14,7 @@
 -- KEYS[11] places: hash, see group.lua
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit, -1 for a
---             snooze, which counts no attempt, or -2 for a successor; text of the error or nothing, or the body of the successor
+--             snooze, which counts no attempt, or -2 for a successor, and of a task a space and the client that waits for its end; text of the error or nothing, or the body of the successor
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
 --          not its latest, or something else than this has ended it
@@ -29,7 +29,11 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local reply, failed, ended, missed, earliest, dies, fails, succeeds = {}, {}, {}, {}, nil, 0, 0, 0
 for i = 2, #items, 5 do
-  local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
+  local member, claim, delay, limit, text, client = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4], nil
+  if not limit then
+    limit, client = string.match(items[i + 3], '^(%S+) (%S+)$')
+    limit = tonumber(limit)
+  end
   local held = ended[member] or redis.call('hget', claims, string.sub(member, 17)) or ''
   local letter, number = string.match(held, '^(%a)' .. claim .. '(%d+)')
   local body = limit == -2 and text
@@ -55,9 +59,10 @@ for i = 2, #items, 5 do
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
     ended[member] = state -- for another end of the same attempt in this call
     failed[#failed + 1] = {member = member, to = to, fresh = fresh, at = at, state = state, text = text, body = body, revived = snoozed or body}
-    earliest = at and not is_grouped(to) and math.min(earliest or at, at) or earliest
+    if at and not is_grouped(to) and at < (earliest or math.huge) then earliest, queue.task = at, task_of(to) end
     local alive = not at and not redis.call('zscore', dead, member) -- unless its last claim ran out
     dies, succeeds = dies + (alive and 1 or 0), succeeds + (body and 1 or 0)
+    if alive and client then redis.call('publish', channel .. client .. ':ends', string.sub(member, 17)) end
     fails = fails + (letter == 'h' and not body and not snoozed and 1 or 0)
   else
     missed[#missed + 1] = {member, claim}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ type Own struct {
 	Expiry   time.Duration // after it was due, until when the first attempt has to begin; 0 for no end
 	Priority *int          // 0 to 9; nil for 0, or that of the message of a successor
 	Group    *Group        // nil for none, or that of the message of a successor
+	Task     string        // empty for none
+	Watcher  string        // the client that is told of the end of a task; empty for none
 
 	bounded bool // its queue has a capacity, which who acknowledges it may not know
 }
@@ -58,6 +61,12 @@ func (o Own) text() string {
 	if o.Group != nil {
 		text += "g" + o.Group.text()
 	}
+	if o.Task != "" {
+		text += " T" + url.QueryEscape(o.Task)
+	}
+	if o.Watcher != "" {
+		text += " w" + o.Watcher
+	}
 	return text
 }
 
@@ -68,6 +77,10 @@ func ownOf(text string) (o Own) {
 		switch {
 		case field[0] == 'g':
 			o.Group = groupOf(field[1:])
+		case field[0] == 'T':
+			o.Task, _ = url.QueryUnescape(field[1:]) // of one that was tampered with it is nobody's
+		case field[0] == 'w':
+			o.Watcher = field[1:]
 		case field[0] == 'c':
 			o.bounded = true
 		case err != nil: // one that was tampered with
@@ -198,6 +211,8 @@ const (
 	IsDead
 	// IsFull says that there is no room for it.
 	IsFull
+	// HasTooManyTasks says that its task would be one too many.
+	HasTooManyTasks
 )
 
 func offersOf(items []Item, room Room, observer map[string]string) (offers []offer, ids []string, err error) {
@@ -321,6 +336,8 @@ func verdict(offers []offer, outcomes []Outcome, failed error) error {
 		return failed
 	case slices.Contains(outcomes, IsFull):
 		return ErrFull
+	case slices.Contains(outcomes, HasTooManyTasks):
+		return fmt.Errorf("%w: there are %d tasks already", errs.ErrInvalid, MaxTasks)
 	case len(dead) > 0 && failed == nil:
 		return fmt.Errorf("%w: %q", ErrDead, dead)
 	case len(dead) > 0:

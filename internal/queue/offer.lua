@@ -21,10 +21,10 @@
 -- ARGV[5]  capacity: how many messages may be delayed, ready or in flight; 0 for no limit
 -- ARGV[6]  1 if there has to be room for all messages, or none is taken
 -- ARGV[7..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id, and
---             before a space and bytes 15 and 16 of its member unless it is plain, see lanes.lua; header and payload
+--             before a space and bytes 15 and 16 of its member unless it is plain, see lanes.lua, or byte 15, a colon and its task; header and payload
 --
 -- Returns  an array: for each message 1 if this offer put it there, 2 if in the place of another, 3 if a dead letter has its id, 4 if there
---          is no room for it, or 0; or as once.lua says
+--          is no room for it, 5 if there are too many tasks, or 0; or as once.lua says
 local meta, due, bodies, waiters, record, series, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local dead, flight, claims, errors, groups, places = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local layout, channel, number, mark, capacity, whole, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV
@@ -41,18 +41,20 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   local ids, last = {}, before
   for i = 7, done and #items or 0, 3 do ids[#ids + 1] = items[i] end
   if done then taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids)) end
-  local new, waiting, flying, forgotten, grouped, fresh, delay = {}, {}, {}, {}, {}, {}, ''
-  local at, stands, marker, earliest, millions, replaces, laned
+  local new, waiting, flying, forgotten, grouped, fresh, tasks, delay = {}, {}, {}, {}, {}, {}, {}, ''
+  local at, stands, marker, earliest, millions, replaces
   local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
   for i = 1, (#items - 6) / 3 do
     local id, pause, body = items[3 * i + 4], items[3 * i + 5], items[3 * i + 6]
     if pause ~= delay then
       delay, replaces, at, marker = pause, terms(pause, now)
-      stands = exact(score('00000000000000' .. marker, at, now))
+      if #marker > 2 then marker = numbered(meta, marker, tasks) end
+      stands = marker and exact(score('00000000000000' .. marker, at, now))
     end
     local place, adds, waits, flies = new[id], false
-    reply[i] = 0
-    if place then
+    reply[i] = marker and 0 or 5
+    if not marker then
+    elseif place then
       reply[i] = replaces and 2 or 0
     elseif taken[i] then
       reply[i], waits, flies = judge(queue, id, taken[i], mark .. body, exact(at), replaces, now)
@@ -69,10 +71,10 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       local rest = last % 1000000
       if rest == 0 or not millions then millions = format('%010.0f', (last - rest) / 1000000) end
       local sequence = millions .. format('%06d', rest)
-      if marker ~= '' then sequence, laned = format('%014x', last) .. marker, true end
+      if marker ~= '' then sequence, tasks.laned = format('%014x', last) .. marker, true end
       scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, sequence .. id, id, sequence .. mark .. body
       if marker == '' or not is_grouped(sequence) then
-        earliest = math.min(earliest or at, at)
+        if at < (earliest or math.huge) then earliest, queue.task = at, task_of(sequence) end
       else
         grouped[#grouped + 1], fresh[sequence .. id] = sequence .. id, {at, terms_of(body, mark == '' and 10 or 1)}
       end
@@ -100,6 +102,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   end
   arrange(queue, waiting, now)
   arrange(queue, grouped, now, fresh)
-  redis.call('hset', meta, 'last', format('%.0f', last), 'layout', layout, unpack(laned and {'lanes', 1} or {}))
+  if tasks.laned then tasks[#tasks + 1], tasks[#tasks + 2] = 'lanes', 1 end
+  redis.call('hset', meta, 'last', format('%.0f', last), 'layout', layout, unpack(tasks))
   return reply
 end)

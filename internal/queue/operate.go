@@ -7,9 +7,15 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Cancel removes a message that is not in flight.
-func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
-	return edit(ctx, q, func(c *client) *batcher[string] { return &c.cancels }, id)
+// cancellation is a message that is to be removed.
+type cancellation struct {
+	id   string
+	keep time.Duration // for how long it is remembered that a task was; 0 for a message that is none
+}
+
+// Cancel removes a message. That a task was cancelled is remembered for a time, which is 0 for other messages.
+func (q *Queue) Cancel(ctx context.Context, id string, keep time.Duration) (bool, error) {
+	return edit(ctx, q, func(c *client) *batcher[cancellation] { return &c.cancels }, cancellation{id, keep})
 }
 
 // move is a message that is to be due at another time.

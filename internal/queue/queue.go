@@ -80,6 +80,7 @@ type Terms struct {
 	Attempts   int           // how often a message is tried; 0 for no limit
 	Dedupe     time.Duration // how long an id that a user gave is remembered after its Ack
 	Rate       Rate
+	Tasks      *Tasks // whose messages are claimed; nil for all messages of a queue without tasks
 }
 
 // Rate is how many messages may be claimed in a period, at once and then evenly; any number if Count is 0.

@@ -27,6 +27,15 @@ var lanesSource string
 //go:embed group.lua
 var groupSource string
 
+//go:embed tasks.lua
+var tasksSource string
+
+//go:embed look.lua
+var lookSource string
+
+//go:embed beat.lua
+var beatSource string
+
 //go:embed try.lua
 var trySource string
 
@@ -115,16 +124,18 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
-	waitScript       = script.Embedded("rdelayedqueue.wait", &lanesSource, &nextSource, &waitSource)
-	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &nextSource, &leaveSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
+	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &tasksSource, &nextSource, &waitSource)
+	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &tasksSource, &nextSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &givebackSource)
 	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
 	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &seriesSource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &trySource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
+	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &lookSource)
+	beatScript       = script.Embedded("rexecutor.beat", &lanesSource, &tasksSource, &idleSource, &beatSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
@@ -172,18 +183,42 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 }
 
 // claim claims up to want messages. After a claim that made dead letters it looks at more of them in a call.
-func (k *keys) claim(client string, number uint64, want, more int, p Terms) *script.Call {
-	return claimScript.Call(12, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client, k.groups, k.places, k.series,
-		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more)
+func (k *keys) claim(client string, number uint64, want, more int, p Terms, tasks []any) *script.Call {
+	args := []any{
+		k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed + client, k.groups, k.places, k.series,
+		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more,
+	}
+	return claimScript.Call(12, append(args, tasks...)...)
 }
 
 // wait asks when to look again. Ahead is that of the rate; negative without one.
-func (k *keys) wait(client string, listens time.Duration, ahead int64) *script.Call {
-	return waitScript.Call(4, k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay), ahead)
+func (k *keys) wait(client string, listens time.Duration, ahead int64, tasks []any) *script.Call {
+	args := []any{k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay), ahead}
+	return waitScript.Call(4, append(args, tasks...)...)
 }
 
-func (k *keys) leave(client string) *script.Call {
-	return leaveScript.Call(4, k.meta, k.due, k.flight, k.waiters, k.channel, client)
+func (k *keys) leave(client string, works bool) *script.Call {
+	args := []any{k.meta, k.due, k.flight, k.waiters, k.channel, client}
+	if works {
+		args = append(args, 1)
+	}
+	return leaveScript.Call(4, args...)
+}
+
+// look asks what became of tasks.
+func (k *keys) look(ids []string) *script.Call {
+	args := make([]any, 0, 16+len(ids))
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts, k.series, k.waiters, k.groups, k.places,
+		layout, k.channel, maxBytes)
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return lookScript.Call(13, args...)
+}
+
+// beat notes that somebody works on tasks, of which the names are escaped.
+func (k *keys) beat(names []any) *script.Call {
+	return beatScript.Call(2, append([]any{k.meta, k.bodies, layout}, names...)...)
 }
 
 // recover returns what the numbered call claimed, should it have arrived, and keeps it from claiming later.
@@ -210,12 +245,16 @@ func (k *keys) acks(batch []*entry[ack]) *script.Call {
 		channel = k.channel
 	}
 	numKeys := len(args)
-	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return e.value.bounded }) {
+	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return e.value.bounded || e.value.record != "" }) {
 		channel = k.channel
 	}
 	args = append(args, channel)
 	for _, e := range batch {
-		args = append(args, e.value.member, e.value.claim, e.value.keep.Milliseconds())
+		keep := any(e.value.keep.Milliseconds())
+		if e.value.record != "" {
+			keep = fmt.Sprintf("%d %s %s", keep, e.value.watcher, e.value.record)
+		}
+		args = append(args, e.value.member, e.value.claim, keep)
 	}
 	return ackScript.Call(numKeys, args...)
 }
@@ -231,7 +270,7 @@ func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 	numKeys := len(args)
 	args = append(args, k.channel)
 	for _, e := range batch {
-		delay, attempts := micros(e.value.delay), e.value.attempts
+		delay, attempts := micros(e.value.delay), any(e.value.attempts)
 		switch e.value.end {
 		case toDead:
 			delay = -1
@@ -239,6 +278,9 @@ func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 			attempts = -1
 		case toSuccessor:
 			attempts = -2
+		}
+		if e.value.watcher != "" {
+			attempts = fmt.Sprint(attempts, " ", e.value.watcher)
 		}
 		args = append(args, e.value.member, e.value.claim, delay, attempts, e.value.text)
 	}
@@ -273,14 +315,20 @@ func (k *keys) renew(batch []extension, slot slotState) *script.Call {
 	return renewScript.Call(numKeys, args...)
 }
 
-func (k *keys) cancels(client string, n callNumber, batch []*entry[string]) *script.Call {
-	args := make([]any, 0, 11+len(batch))
+func (k *keys) cancels(client string, n callNumber, batch []*entry[cancellation]) *script.Call {
+	args := make([]any, 0, 17+len(batch))
 	args = append(args, k.meta, k.record(client, "cancel", n), k.due, k.flight, k.dead, k.bodies, k.claims, k.errors,
-		k.waiters, k.groups, k.places, layout, n.number, k.channel)
-	for _, e := range batch {
-		args = append(args, e.value)
+		k.waiters, k.groups, k.places)
+	keep := batch[0].value.keep
+	if keep > 0 {
+		args = append(args, k.done, k.receipts)
 	}
-	return cancelScript.Call(11, args...)
+	numKeys := len(args)
+	args = append(args, layout, n.number, k.channel, keep.Milliseconds())
+	for _, e := range batch {
+		args = append(args, e.value.id)
+	}
+	return cancelScript.Call(numKeys, args...)
 }
 
 func (k *keys) reschedules(client string, n callNumber, batch []*entry[move]) *script.Call {

@@ -34,7 +34,7 @@ while lane do
   local later = redis.call('zcount', due, '(' .. exact(last), lane < 0 and exact(lane + width - 1) or '+inf')
   ready, delayed = ready + there, delayed + later
   if there > 0 then oldest = math.min(oldest, due_at(first)) end
-  local priority = math.floor(-lane / width % 1024 / 100)
+  local priority = math.floor(-lane / width % 1024 / 101)
   priorities[priority] = (priorities[priority] or 0) + there + later
   if lane >= 0 then break end
   lane, first = next_lane(due, exact(lane + width))

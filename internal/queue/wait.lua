@@ -9,6 +9,7 @@
 -- ARGV[2]  the caller: a client's id
 -- ARGV[3]  for how long it hears wake-ups, µs; 0 if it does not
 -- ARGV[4]  how much later than alarm the spare looks in, µs
+-- ARGV[6..n]  as claim.lua's, from 12 on
 -- ARGV[5]  how far rate of the meta key, see rate.lua, may be ahead if the caller's rate is to allow a claim, µs; -1 without a rate
 --
 -- Returns  -1  no time: wait for a wake-up
@@ -19,7 +20,8 @@ local channel, client, listens, later, ahead = ARGV[1], ARGV[2], tonumber(ARGV[3
 
 local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at', 'rate')
 local paused, alarm, alarm_at, spare, spare_at, rate = unpack(head)
-local at = earliest(due, flight)
+local counts = ARGV[6] and handled(meta, ARGV, 6)
+local at = earliest(due, flight, counts)
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 if at and paused then
@@ -37,13 +39,21 @@ if listens == 0 then
   return at and at - now or -1
 end
 -- Those that died, and first: a full Redis allows this write, and then the rest of the script.
+for _, who in ipairs(counts and redis.call('zrangebyscore', waiters, '-inf', string.format('%.0f', now)) or {}) do
+  redis.call('hdel', meta, 'w:' .. who)
+end
 redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
 redis.call('pexpire', waiters, 60000)
+if counts then redis.call('hset', meta, 'w:' .. client, numbers_in(counts)) end
 -- The caller's timer is stopped. While nothing is due nobody sees to it that the others' lives: the next message has one notified.
 if not at or alarm == client then
   redis.call('hdel', meta, 'alarm')
   alarm = nil
+  if counts then
+    pass_on({meta = meta, due = due, waiters = waiters, channel = channel}, {}, counts, now)
+    alarm, alarm_at = unpack(redis.call('hmget', meta, 'alarm', 'alarm_at'))
+  end
 end
 if not at or spare == client then
   redis.call('hdel', meta, 'spare')

@@ -4,9 +4,26 @@
 -- removes the client need not change alarm, and wait.lua, which lets a client in, clears what was noted for it. The client may die: wait.lua
 -- finds a spare, unless nobody else waits, and whoever waits next becomes it.
 --
+-- A client that works on tasks has noted their numbers in meta, as the bytes of a field of its id, before it sleeps. The message that is due
+-- may be of a task, queue.task: then one is notified that works on it. The alarm may work on others: it passes on what it does not claim.
+--
 -- Returns  nothing. It defines wake, which does nothing in a pause that has no end, and if the alarm looks in by then, or when its rate
 --          allows a claim. In a pause that ends the time is not before its end. It comes before what the script writes: an ACL may
 --          forbid to publish.
+local function sleeper(queue, now)
+  local meta, waiters, oldest = queue.meta, queue.waiters, queue.oldest
+  if queue.task then
+    local all, fields = redis.call('zrevrangebyscore', waiters, '+inf', now, 'limit', 0, 100), {}
+    for i, client in ipairs(all) do fields[i] = 'w:' .. client end
+    for i, numbers in ipairs(#all > 0 and redis.call('hmget', meta, unpack(fields)) or {}) do
+      if numbers and string.find(numbers, string.char(queue.task + 48), 1, true) then return all[i] end
+    end
+    return
+  end
+  return oldest and redis.call('zrangebyscore', waiters, now, '+inf', 'limit', 0, 1)[1] or
+    redis.call('zrevrangebyscore', waiters, '+inf', now, 'limit', 0, 1)[1]
+end
+
 local function wake(queue, at, now)
   local meta, waiters = queue.meta, queue.waiters
   if redis.call('exists', waiters) == 0 then
@@ -28,11 +45,9 @@ local function wake(queue, at, now)
   end
   -- A channel that nobody hears is that of a client which died. On a cluster only one node's subscribers are counted, so
   -- that a few clients may be notified in vain.
+  if queue.task then who = nil end
   for _ = 1, 3 do
-    if not who and queue.oldest then
-      who = redis.call('zrangebyscore', waiters, string.format('%.0f', now), '+inf', 'limit', 0, 1)[1]
-    end
-    who = who or redis.call('zrevrangebyscore', waiters, '+inf', string.format('%.0f', now), 'limit', 0, 1)[1]
+    who = who or sleeper(queue, string.format('%.0f', now))
     if not who then
       return
     end

@@ -1,0 +1,141 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// MaxTasks is how many tasks a queue may have.
+const MaxTasks = 100
+
+// Tasks are those on whose messages a consumer works. It claims no others. It is safe for concurrent use.
+type Tasks struct {
+	names  []string       // escaped, as they stand in Redis
+	limits map[string]int // how many messages of a task the consumer may have at a time; by its name
+
+	mu  sync.Mutex     // guards all below; a leaf
+	has map[string]int // how many it has, of the tasks with a limit
+}
+
+// NewTasks returns tasks, some of which have a limit.
+func NewTasks(names []string, limits map[string]int) *Tasks {
+	t := &Tasks{limits: limits, has: map[string]int{}}
+	for _, name := range names {
+		t.names = append(t.names, url.QueryEscape(name))
+	}
+	return t
+}
+
+// wanted returns the names of the tasks of which it may have more messages, each with how many more, as scripts take them.
+func (t *Tasks) wanted() []any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []any
+	for _, escaped := range t.names {
+		room := maxBatch
+		name, _ := url.QueryUnescape(escaped) // it was escaped above
+		if limit := t.limits[name]; limit > 0 {
+			room = limit - t.has[name]
+		}
+		if room > 0 {
+			all = append(all, escaped, room)
+		}
+	}
+	return all
+}
+
+// add notes that the consumer has a message more.
+func (t *Tasks) add(task string) {
+	if t == nil || t.limits[task] == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.has[task]++
+}
+
+// drop notes that it has one less, and reports whether it may have more of the task only since then.
+func (t *Tasks) drop(task string) (freed bool) {
+	if t == nil || t.limits[task] == 0 {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.has[task]--
+	return t.has[task] == t.limits[task]-1
+}
+
+// Fate is what became of a task.
+type Fate struct {
+	State   State
+	Attempt int
+	Task    string
+	Text    string // its result or its error
+}
+
+const (
+	// Done tasks have ended; their results are kept.
+	Done State = iota + Dead + 1
+	// Cancelled tasks were removed.
+	Cancelled
+	// Unknown tasks are not there.
+	Unknown State = -1
+)
+
+// fateFields is the number of values of a task in look's reply.
+const fateFields = 4
+
+// Look returns what became of tasks: of the first of them, as many as the size of the results allows, and of one at least.
+func (q *Queue) Look(ctx context.Context, ids []string) ([]Fate, error) {
+	ids = ids[:min(len(ids), maxBatch)]
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.look(ids) })
+	if err != nil {
+		return nil, err
+	}
+	fates := make([]Fate, len(r)/fateFields)
+	for i := range fates {
+		state, err := r.int(fateFields * i)
+		if err != nil {
+			return nil, err
+		}
+		attempt, err := r.int(fateFields*i + 1)
+		if err != nil {
+			return nil, err
+		}
+		task, err := r.text(fateFields*i + 2)
+		if err != nil {
+			return nil, err
+		}
+		text, err := r.text(fateFields*i + 3)
+		if err != nil {
+			return nil, err
+		}
+		name, _ := url.QueryUnescape(task) // of one that was tampered with it is nobody's
+		fates[i] = Fate{State: State(state), Attempt: int(attempt), Task: name, Text: text}
+	}
+	return fates, nil
+}
+
+// Beat notes that this client works on tasks.
+func (q *Queue) Beat(ctx context.Context, t *Tasks) error {
+	names := make([]any, len(t.names))
+	for i, name := range t.names {
+		names[i] = name
+	}
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.beat(names) })
+	if err != nil {
+		return err
+	}
+	if n, err := r.int(0); err != nil || n == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: there are %d tasks already", errs.ErrInvalid, MaxTasks)
+}
+
+// Ends returns the channel on which a client hears which of the tasks that it waits for have ended: their ids, line by line.
+func (q *Queue) Ends() string { return q.names().channel + q.manager.core.ID + ":ends" }
