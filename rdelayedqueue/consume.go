@@ -2,7 +2,6 @@ package rdelayedqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -68,34 +67,14 @@ func wrapped[T any](handle Handler[T], use []any) (Handler[T], error) {
 	return handle, nil
 }
 
-// rejection is an error of Reject.
-type rejection struct{ error }
-
-func (r rejection) Unwrap() error { return r.error }
-
 // Reject returns an error for handlers that give up: the message becomes a dead letter at once, also if attempts are left, with the
 // text of err as its reason. The handler may wrap it, whose text it is then. A nil err counts as one with the text "rejected".
-func Reject(err error) error {
-	if err == nil {
-		err = errors.New("rejected")
-	}
-	return rejection{err}
-}
-
-// postponement is an error of Snooze.
-type postponement struct{ delay time.Duration }
-
-func (p postponement) Error() string { return fmt.Sprintf("snoozed for %v", p.delay) }
+func Reject(err error) error { return queue.Rejection(err) }
 
 // Snooze returns an error for handlers that cannot work on their message now: it is due again after d, and the attempt does not count, see
 // [Message.Snooze]. The handler may wrap it; its text is not kept. An error of [Reject] beside it goes first. With a d that is negative or
 // above 100 years the error is redlatch.ErrInvalid and fails the attempt, as any other: of a time, give max(0, time.Until(t)).
-func Snooze(d time.Duration) error {
-	if err := errs.Between("delay of a snooze", d, 0, maxDelay); err != nil {
-		return err
-	}
-	return postponement{d}
-}
+func Snooze(d time.Duration) error { return queue.Postponement(d) }
 
 func (q *Queue[T]) consume(ctx context.Context, handle Handler[T], opts []ConsumeOption) error {
 	if err := q.bad(); err != nil {
@@ -112,27 +91,15 @@ func (q *Queue[T]) consume(ctx context.Context, handle Handler[T], opts []Consum
 		return err
 	}
 	return q.queue.Consume(ctx, queue.Work{
-		Terms: s.terms(), Concurrency: s.concurrency, Prefetch: or(s.prefetch, -1), Backoff: s.backoff,
-		Timeout: or(s.timeout, 0), StopGrace: s.stopGrace,
+		Terms: s.terms(), Concurrency: s.concurrency, Prefetch: or(s.prefetch, -1), StopGrace: s.stopGrace,
+		Backoff: func(c *queue.Message) time.Duration { return s.backoff(c.Attempt) },
+		Timeout: func(*queue.Message) time.Duration { return or(s.timeout, 0) },
 		Handle: func(ctx context.Context, c *queue.Message) error {
 			m, err := q.message(c)
 			if err != nil {
-				return c.Reject(ctx, reason(err.Error()))
+				return c.Reject(ctx, queue.Reason(err.Error()))
 			}
-			err = handle(ctx, m)
-			var r rejection
-			var p postponement
-			switch {
-			case err == nil || c.Finished():
-			case errors.As(err, &r):
-				c.Failure = err
-				return c.Reject(ctx, reason(fmt.Sprint(err)))
-			case errors.As(err, &p) && errors.Is(context.Cause(ctx), errs.ErrTimeout):
-				return errs.ErrTimeout // the attempt has failed
-			case errors.As(err, &p):
-				return c.Snooze(ctx, p.delay)
-			}
-			return err
+			return c.Heed(ctx, handle(ctx, m))
 		},
 	})
 }

@@ -3,7 +3,6 @@ package rdelayedqueue
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -76,7 +75,7 @@ func (m *Message[T]) Nack(ctx context.Context, delay time.Duration) error {
 // Reject makes the message a dead letter at once, also if attempts are left. The first 4 KiB of the reason are kept
 // with it. It blocks, fails and costs as Nack does.
 func (m *Message[T]) Reject(ctx context.Context, why string) error {
-	return m.wrap("reject", m.claim().Reject(ctx, reason(why)))
+	return m.wrap("reject", m.claim().Reject(ctx, queue.Reason(why)))
 }
 
 // Snooze puts the message off: it is due again after d, 0 to 100 years from when Redis gets the call, and the attempt
@@ -145,14 +144,4 @@ func (m *Message[T]) wrap(verb string, err error) error {
 		name = m.name
 	}
 	return wrap(verb+" a message of", name, err)
-}
-
-// maxReason is how many bytes of a reason are kept.
-const maxReason = 4 << 10
-
-func reason(text string) string {
-	if text == "" {
-		return "rejected"
-	}
-	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }

@@ -111,7 +111,7 @@ func (s *offering) validate() error {
 		return fmt.Errorf("%w: priority %d is not between 0 and %d", errs.ErrInvalid, p, queue.MaxPriority)
 	}
 	if s.group != nil {
-		if err := checkText("group", *s.group); err != nil {
+		if err := queue.CheckText("group", *s.group); err != nil {
 			return err
 		}
 	}

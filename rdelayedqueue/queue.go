@@ -3,10 +3,7 @@ package rdelayedqueue
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
@@ -233,24 +230,7 @@ func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	return queue.Item{Delay: i.Delay, Payload: payload}, nil
 }
 
-// maxID is the longest id or group, in bytes.
-const maxID = 512
-
-func checkID(id string) error { return checkText("id", id) }
-
-func checkText(what, text string) error {
-	switch {
-	case text == "":
-		return fmt.Errorf("%w: the %s is empty", errs.ErrInvalid, what)
-	case len(text) > maxID:
-		return fmt.Errorf("%w: the %s has %d bytes, more than %d", errs.ErrInvalid, what, len(text), maxID)
-	case !utf8.ValidString(text):
-		return fmt.Errorf("%w: the %s is not valid UTF-8", errs.ErrInvalid, what)
-	case strings.ContainsFunc(text, unicode.IsControl):
-		return fmt.Errorf("%w: the %s has a control character", errs.ErrInvalid, what)
-	}
-	return nil
-}
+func checkID(id string) error { return queue.CheckText("id", id) }
 
 // Cancel deletes the message with this id; the id is free at once. It returns false if there is none. If the message is in flight, the
 // context of its handler ends with the cause [ErrCancelled], in any process, and what the handler returns is ignored. A consumer is notified

@@ -73,7 +73,7 @@ func (q *Queue[T]) decode(ctx context.Context, claimed []*queue.Message) ([]*Mes
 	for _, c := range claimed {
 		m, err := q.message(c)
 		if err != nil {
-			bad, reasons = append(bad, c), append(reasons, reason(err.Error()))
+			bad, reasons = append(bad, c), append(reasons, queue.Reason(err.Error()))
 			continue
 		}
 		messages = append(messages, m)

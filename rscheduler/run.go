@@ -85,7 +85,8 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	}()
 	err := s.queue.Consume(serving, queue.Work{
 		Terms: queue.Terms{Visibility: s.options.lease}, Concurrency: s.options.concurrency,
-		Backoff: queue.DefaultBackoff, StopGrace: s.options.stopGrace, Handle: r.handle, Due: dueOf,
+		Backoff: func(m *queue.Message) time.Duration { return queue.DefaultBackoff(m.Attempt) },
+		Timeout: func(*queue.Message) time.Duration { return 0 }, StopGrace: s.options.stopGrace, Handle: r.handle, Due: dueOf,
 	})
 	if cause := context.Cause(serving); err == nil && ctx.Err() == nil && fatal(cause) {
 		err = cause

@@ -17,6 +17,7 @@ const (
 	Latch     = "latch"
 	Barrier   = "barrier"
 	Queue     = "queue"
+	Executor  = "executor"
 	Scheduler = "scheduler"
 	Election  = "election"
 	Once      = "once"
@@ -28,7 +29,7 @@ const (
 // packages are those whose objects are of a kind.
 var packages = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
 	Lock: "rlock", FairLock: "rfairlock", RWLock: "rrwlock", MultiLock: "rmultilock", Semaphore: "rsemaphore", Permits: "rsemaphore",
-	Latch: "rlatch", Barrier: "rbarrier", Queue: "rdelayedqueue", Scheduler: "rscheduler", Election: "relection", Once: "ronce",
+	Latch: "rlatch", Barrier: "rbarrier", Queue: "rdelayedqueue", Executor: "rexecutor", Scheduler: "rscheduler", Election: "relection", Once: "ronce",
 	Limiter: "rratelimiter", Cache: "rcache", Map: "rmap",
 }
 

@@ -27,8 +27,8 @@ type Work struct {
 	Terms
 	Concurrency int
 	Prefetch    int // messages claimed ahead; negative for as many as suit quick handlers
-	Backoff     func(attempt int) time.Duration
-	Timeout     time.Duration // of a handler; 0 for none
+	Backoff     func(m *Message) time.Duration
+	Timeout     func(m *Message) time.Duration // of a handler; 0 for none
 	StopGrace   time.Duration
 	Handle      func(ctx context.Context, m *Message) error
 	Due         func(m *Message) time.Time // for observers, when it was to be handled; nil for its DueAt
@@ -206,9 +206,9 @@ func (c *consumer) measure(d time.Duration) {
 // handle runs the handler for one message. A panic is an error, and so is a handler that ends its goroutine.
 func (c *consumer) handle(m *Message) (err error) {
 	ctx := m.Context()
-	if c.Timeout > 0 {
+	if timeout := c.Timeout(m); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, errs.ErrTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errs.ErrTimeout)
 		defer cancel()
 		m.enter(ctx)
 		ctx = m.Context()
@@ -259,7 +259,7 @@ func (c *consumer) settle(m *Message, failure error) {
 	end := func() error { return m.Ack(c.base) }
 	if failure != nil {
 		text := fmt.Sprint(failure) // which bears an Error that panics, as that of a nil pointer may
-		delay := c.delay(m.Attempt)
+		delay := c.delay(m)
 		end = func() error { return m.Nack(c.base, delay, text[:min(len(text), maxText)]) }
 	}
 	clock := c.queue.manager.core.Clock
@@ -292,13 +292,13 @@ func (c *consumer) settle(m *Message, failure error) {
 }
 
 // delay asks for the pause after a failed attempt, [MaxDelay] at most. What a user's function does wrong costs a second.
-func (c *consumer) delay(attempt int) (d time.Duration) {
+func (c *consumer) delay(m *Message) (d time.Duration) {
 	defer func() {
 		if recover() != nil || d < 0 {
 			d = time.Second
 		}
 	}()
-	return min(c.Backoff(attempt), MaxDelay)
+	return min(c.Backoff(m), MaxDelay)
 }
 
 // stop claims no more, returns what was not begun, and waits for the handlers: for the grace under their own contexts,

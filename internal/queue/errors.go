@@ -22,6 +22,8 @@ var (
 	ErrFull = errors.New("the queue is full")
 	// ErrDead is the error of an offer with the id of a dead letter.
 	ErrDead = errors.New("a dead letter has this id")
+	// ErrExpired is the error of a task that was not begun in time.
+	ErrExpired = errors.New("task expired")
 	// ErrLayout marks a queue that a newer version of the library has written.
 	ErrLayout = errors.New("the queue has a newer layout")
 )

@@ -31,6 +31,7 @@ type Entry struct {
 	Payload  []byte
 	Headers  map[string]string
 	Group    string // empty for none
+	Task     string // empty for none
 	Priority int
 	State    State
 	Attempt  int
@@ -97,7 +98,7 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: dueOf(score)}
 	e.ID, err = idOf(e.member)
 	b := bodyOf(texts[3])
-	e.Payload, e.Headers = b.payload, b.headers
+	e.Payload, e.Headers, e.Task = b.payload, b.headers, b.own.Task
 	if b.own.Group != nil {
 		e.Group = b.own.Group.Key
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -161,6 +162,24 @@ func CheckHeaders(headers map[string]string) error {
 	}
 	if n := len(headerText(headers)); n > MaxHeaders {
 		return fmt.Errorf("%w: the headers have %d bytes as JSON, more than %d", errs.ErrInvalid, n, MaxHeaders)
+	}
+	return nil
+}
+
+// maxID is the longest id, group or task, in bytes.
+const maxID = 512
+
+// CheckText reports whether a text may be an id, a group or a task, which the error calls what.
+func CheckText(what, text string) error {
+	switch {
+	case text == "":
+		return fmt.Errorf("%w: the %s is empty", errs.ErrInvalid, what)
+	case len(text) > maxID:
+		return fmt.Errorf("%w: the %s has %d bytes, more than %d", errs.ErrInvalid, what, len(text), maxID)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w: the %s is not valid UTF-8", errs.ErrInvalid, what)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return fmt.Errorf("%w: the %s has a control character", errs.ErrInvalid, what)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func TestReturnedMessageIsNotLateBesideOneThatIsPassedOn(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			done <- q.Consume(ctx, queue.Work{
-				Terms: queue.Terms{Visibility: 30 * time.Second}, Concurrency: 10, Backoff: queue.DefaultBackoff, StopGrace: time.Second,
+				Terms: queue.Terms{Visibility: 30 * time.Second}, Concurrency: 10, Backoff: func(m *queue.Message) time.Duration { return queue.DefaultBackoff(m.Attempt) }, Timeout: func(*queue.Message) time.Duration { return 0 }, StopGrace: time.Second,
 				Handle: func(ctx context.Context, m *queue.Message) error {
 					claimed <- m
 					<-ctx.Done()

@@ -36,6 +36,9 @@ var lookSource string
 //go:embed beat.lua
 var beatSource string
 
+//go:embed census.lua
+var censusSource string
+
 //go:embed try.lua
 var trySource string
 
@@ -136,6 +139,7 @@ var (
 	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
 	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &lookSource)
 	beatScript       = script.Embedded("rexecutor.beat", &lanesSource, &tasksSource, &idleSource, &beatSource)
+	censusScript     = script.Embedded("rexecutor.census", &lanesSource, &censusSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
@@ -376,6 +380,8 @@ func (k *keys) setsOf(s State) []place {
 func (k *keys) stats() *script.Call {
 	return statsScript.Call(6, k.due, k.flight, k.dead, k.meta, k.errors, k.groups, layout)
 }
+
+func (k *keys) census() *script.Call { return censusScript.Call(2, k.meta, k.due, layout) }
 
 func (k *keys) minutes() *script.Call { return minutesScript.Call(2, k.meta, k.series, layout) }
 

@@ -1,10 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
@@ -87,7 +90,7 @@ const (
 	Unknown State = -1
 )
 
-// fateFields is the number of values of a task in look's reply.
+// fateFields is the number of values of a task in the replies of look and census.
 const fateFields = 4
 
 // Look returns what became of tasks: of the first of them, as many as the size of the results allows, and of one at least.
@@ -119,6 +122,42 @@ func (q *Queue) Look(ctx context.Context, ids []string) ([]Fate, error) {
 		fates[i] = Fate{State: State(state), Attempt: int(attempt), Task: name, Text: text}
 	}
 	return fates, nil
+}
+
+// TaskCount are the numbers of the messages of a task.
+type TaskCount struct {
+	Name           string
+	Delayed, Ready int
+	Unseen         time.Duration // for how long nobody has been seen who works on it
+}
+
+// Census counts the messages that wait by task, sorted by name.
+func (q *Queue) Census(ctx context.Context) ([]TaskCount, error) {
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.census() })
+	if err != nil {
+		return nil, err
+	}
+	all := make([]TaskCount, len(r)/fateFields)
+	for i := range all {
+		escaped, err := r.text(fateFields * i)
+		if err != nil {
+			return nil, err
+		}
+		numbers := [3]int64{}
+		for n := range numbers {
+			if numbers[n], err = r.int(fateFields*i + 1 + n); err != nil {
+				return nil, err
+			}
+		}
+		unseen := time.Duration(numbers[2]) * time.Microsecond
+		if numbers[2] < 0 {
+			unseen = MaxDelay
+		}
+		name, _ := url.QueryUnescape(escaped) // of one that was tampered with it is nobody's
+		all[i] = TaskCount{name, int(numbers[0]), int(numbers[1]), unseen}
+	}
+	slices.SortFunc(all, func(a, b TaskCount) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
 // Beat notes that this client works on tasks.

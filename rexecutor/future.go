@@ -1,0 +1,327 @@
+package rexecutor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// Future is the result of a task that may not have ended. It keeps nothing alive, and is safe for concurrent use.
+type Future[R any] struct {
+	ex   *Executor
+	id   string
+	task string
+	err  error // of the task, the executor or the id
+}
+
+// ID returns the task's id.
+func (f *Future[R]) ID() string { return f.id }
+
+// Status is how a task stands.
+type Status struct {
+	State State
+	// Attempt is how many attempts there were, the one in flight included.
+	Attempt int
+	// Err is a [TaskError] for a task that is dead or whose last attempt failed, [ErrExpired], [ErrCancelled], or nil.
+	Err error
+}
+
+// Status returns how the task stands, or [ErrNotFound]. It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline,
+// and costs one round trip.
+func (f *Future[R]) Status(ctx context.Context) (Status, error) {
+	s, err := f.status(ctx)
+	return s, f.ex.wrap("status of a task of", err)
+}
+
+func (f *Future[R]) status(ctx context.Context) (Status, error) {
+	if f.err != nil {
+		return Status{}, f.err
+	}
+	fates, err := f.ex.queue.Look(ctx, []string{f.id})
+	if err != nil {
+		return Status{}, err
+	}
+	fate := fates[0]
+	s := Status{State: State(fate.State), Attempt: fate.Attempt}
+	switch {
+	case fate.State == queue.Unknown:
+		return Status{}, fmt.Errorf("task %w", ErrNotFound)
+	case fate.State == queue.Cancelled:
+		s.State, s.Err = Dead, ErrCancelled
+	case fate.State != queue.Done && fate.Text != "":
+		s.Err = failureOf(fate)
+	}
+	return s, f.own(fate)
+}
+
+// own returns an error for what became of another task of this id.
+func (f *Future[R]) own(fate queue.Fate) error {
+	if fate.Task != f.task && fate.State != queue.Unknown {
+		return fmt.Errorf("%w: task %q has the id %q", errs.ErrInvalid, fate.Task, f.id)
+	}
+	return nil
+}
+
+func failureOf(fate queue.Fate) error {
+	if fate.State == queue.Dead && fate.Attempt == 0 && fate.Text == "expired" {
+		return ErrExpired
+	}
+	return &TaskError{Text: fate.Text, Attempts: fate.Attempt}
+}
+
+// Get waits until the task has ended, and returns its result; or a [TaskError] if it has failed for good, [ErrCancelled], [ErrExpired], or
+// [ErrNotFound], within a second or two, if there is no such task any more: the time of [WithResultTTL] is over, it was purged, or Redis has lost
+// it. The error of a task that has failed is there until it is redriven, cancelled or purged.
+//
+// It waits until ctx is done, also while Redis does not answer, and then returns the error of the context, with that of the last call if that
+// has failed. It returns redlatch.ErrClosed when the client closes. It ends tasks itself that have expired, also if no worker is there.
+//
+// All futures of an executor in a client share one channel, and one call about once a second for each 100.
+func (f *Future[R]) Get(ctx context.Context) (R, error) {
+	r, err := f.get(ctx)
+	return r, f.ex.wrap("get the result of a task of", err)
+}
+
+func (f *Future[R]) get(ctx context.Context) (result R, err error) {
+	switch {
+	case f.err != nil:
+		return result, f.err
+	case ctx == nil:
+		return result, core.ErrNilContext
+	}
+	fate, err := f.ex.futures.wait(ctx, f.id)
+	if err == nil {
+		err = f.own(fate)
+	}
+	switch {
+	case err != nil:
+		return result, err
+	case fate.State == queue.Cancelled:
+		return result, ErrCancelled
+	case fate.State == queue.Dead:
+		return result, failureOf(fate)
+	case fate.State != queue.Done || !strings.HasPrefix(fate.Text, resultMark):
+		return result, fmt.Errorf("task %w", ErrNotFound)
+	}
+	if err := codec.Unmarshal(f.ex.settings.codec, []byte(fate.Text[len(resultMark):]), &result); err != nil {
+		return result, fmt.Errorf("the result cannot be decoded: %w", err)
+	}
+	return result, nil
+}
+
+// Cancel removes the task, wherever it is, and returns false if there is none, or it has ended. The context of a handler that runs ends
+// with the cause [ErrCancelled], and what it returns is ignored; its worker is notified at once, or finds out when it renews its claim, after a third of the
+// visibility. Who waits for the result gets [ErrCancelled], which is remembered for the time of [WithResultTTL]. The id is free at once. It
+// waits for Redis as Status does, costs a round trip, and is done once; after redlatch.ErrUnknown it may have been done.
+func (f *Future[R]) Cancel(ctx context.Context) (bool, error) {
+	if f.err != nil {
+		return false, f.ex.wrap("cancel a task of", f.err)
+	}
+	ok, err := f.ex.queue.Cancel(ctx, f.id, f.ex.settings.resultTTL)
+	return ok, f.ex.wrap("cancel a task of", err)
+}
+
+// manager has the futures of one client that are waited for, by executor.
+type manager struct {
+	core *core.Core
+
+	mu  sync.Mutex // guards all
+	all map[string]*futures
+}
+
+func newManager(c *core.Core) *manager { return &manager{core: c, all: map[string]*futures{}} }
+
+func (m *manager) of(q *queue.Queue) *futures {
+	channel := q.Ends()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.all[channel]
+	if f == nil {
+		f = &futures{core: m.core, queue: q, channel: channel, waits: map[string][]chan outcome{}, poke: make(chan struct{}, 1)}
+		m.all[channel] = f
+	}
+	return f
+}
+
+// futures are those of one executor that are waited for. A goroutine looks what became of them: at once of those that are new, or whose ends
+// are told, and each second of all. It ends a second after the last has gone.
+type futures struct {
+	core    *core.Core
+	queue   *queue.Queue
+	channel string
+	poke    chan struct{} // has a token when there is something to look at
+
+	mu      sync.Mutex // guards all below
+	waits   map[string][]chan outcome
+	fresh   []string // ids to look at now
+	running bool
+	failure error // of the last look; nil if it was answered
+}
+
+// outcome is what became of a task, or an error that ends all waits.
+type outcome struct {
+	fate queue.Fate
+	err  error
+}
+
+const (
+	lookEvery = time.Second
+	lookPart  = 100 // ids in one call
+)
+
+// wait waits until a task has ended.
+func (f *futures) wait(ctx context.Context, id string) (queue.Fate, error) {
+	if err := f.core.Ready(ctx); err != nil {
+		return queue.Fate{}, err
+	}
+	end := make(chan outcome, 1)
+	f.mu.Lock()
+	f.waits[id] = append(f.waits[id], end)
+	f.fresh = append(f.fresh, id)
+	if !f.running {
+		f.running = true
+		go f.run() // ends as said above, or when the client closes
+	}
+	f.mu.Unlock()
+	f.look()
+	select {
+	case o := <-end:
+		return o.fate, o.err
+	case <-ctx.Done():
+		if failure := f.forget(id, end); failure != nil {
+			return queue.Fate{}, fmt.Errorf("%w: %w", ctx.Err(), failure)
+		}
+		return queue.Fate{}, ctx.Err()
+	case <-f.core.Closing():
+		f.forget(id, end)
+		return queue.Fate{}, errs.ErrClosed
+	}
+}
+
+// forget ends a wait, and returns why the last look has failed.
+func (f *futures) forget(id string, end chan outcome) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waits[id] = slices.DeleteFunc(f.waits[id], func(c chan outcome) bool { return c == end })
+	if len(f.waits[id]) == 0 {
+		delete(f.waits, id)
+	}
+	return f.failure
+}
+
+func (f *futures) look() {
+	select {
+	case f.poke <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// Subscribed has all looked at: what was published before was not heard.
+func (f *futures) Subscribed() {
+	f.mu.Lock()
+	for id := range f.waits {
+		f.fresh = append(f.fresh, id)
+	}
+	f.mu.Unlock()
+	f.look()
+}
+
+// Message brings the ids of tasks that have ended, line by line.
+func (f *futures) Message(payload string) {
+	f.mu.Lock()
+	f.fresh = append(f.fresh, strings.Split(payload, "\n")...)
+	f.mu.Unlock()
+	f.look()
+}
+
+func (f *futures) run() {
+	var member *pubsub.Membership
+	member, _ = f.core.Router.Join(f.channel, f)
+	defer member.Leave()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for idle := false; ; {
+		all := false
+		select {
+		case <-f.poke:
+		case <-ticker.C:
+			all = true
+		case <-f.core.Closing():
+		}
+		ids, ended := f.next(all, idle)
+		if ended {
+			return
+		}
+		idle = all && len(ids) == 0
+		for len(ids) > 0 {
+			ids = ids[f.lookAt(ids[:min(len(ids), lookPart)]):]
+		}
+	}
+}
+
+// next returns the ids to look at, and whether the goroutine ends: nobody waits, or the client closes.
+func (f *futures) next(all, idle bool) (ids []string, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.core.Closed() || all && idle && len(f.waits) == 0 {
+		f.running = false
+		return nil, true
+	}
+	seen := map[string]bool{}
+	add := func(id string) {
+		if len(f.waits[id]) > 0 && !seen[id] {
+			seen[id], ids = true, append(ids, id)
+		}
+	}
+	for _, id := range f.fresh {
+		add(id)
+	}
+	f.fresh = nil
+	for id := range f.waits {
+		if all {
+			add(id)
+		}
+	}
+	return ids, false
+}
+
+// lookAt asks what became of tasks, ends the waits for those that have ended, and returns of how many it has learned: of all after an error,
+// which are looked at again later.
+func (f *futures) lookAt(ids []string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), f.core.CallTimeout) //nolint:forbidigo // a look belongs to no caller
+	defer cancel()
+	fates, err := f.queue.Look(ctx, ids)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = err
+	if err != nil {
+		if fatal(err) {
+			f.endLocked(ids, outcome{err: err})
+		}
+		return len(ids)
+	}
+	for i, fate := range fates {
+		if fate.State == queue.Dead || fate.State == queue.Done || fate.State == queue.Cancelled || fate.State == queue.Unknown {
+			f.endLocked(ids[i:i+1], outcome{fate: fate})
+		}
+	}
+	return max(1, len(fates))
+}
+
+func (f *futures) endLocked(ids []string, o outcome) {
+	for _, id := range ids {
+		for _, end := range f.waits[id] {
+			end <- o // it has room for one, and gets no other
+		}
+		delete(f.waits, id)
+	}
+}
