@@ -32,7 +32,8 @@
 local meta, due, flight, dead, bodies, claims, errors, waiters, record, groups, places, series =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local client, number, most, count, period, more = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local client, number, most, count, period, more, items =
+  ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV
 
 local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate', 'lanes')
 if tonumber(head[1] or 0) > layout then return {-tonumber(head[1])} end
@@ -42,7 +43,7 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
-local counts = ARGV[12] and handled(meta, ARGV, 12)
+local counts = items[12] and handled(meta, items, 12)
 if counts then redis.call('hdel', meta, 'w:' .. client) end
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
 if head[5] and redis.call('exists', groups) == 1 then try(queue) end

@@ -6,6 +6,7 @@
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2]  the caller: a client's id
+-- ARGV[3]  1 for a client that works on tasks
 --
 -- Returns  1
 local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -27,8 +27,14 @@ var lanesSource string
 //go:embed group.lua
 var groupSource string
 
+//go:embed numbers.lua
+var numbersSource string
+
 //go:embed tasks.lua
 var tasksSource string
+
+//go:embed ended.lua
+var endedSource string
 
 //go:embed look.lua
 var lookSource string
@@ -127,18 +133,18 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
-	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &tasksSource, &nextSource, &waitSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &numbersSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
+	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &numbersSource, &tasksSource, &nextSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &tasksSource, &nextSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &givebackSource)
 	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
 	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &seriesSource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &trySource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
-	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &lookSource)
-	beatScript       = script.Embedded("rexecutor.beat", &lanesSource, &tasksSource, &idleSource, &beatSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
+	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &seriesSource, &expireSource, &lookSource)
+	beatScript       = script.Embedded("rexecutor.beat", &numbersSource, &idleSource, &beatSource)
 	censusScript     = script.Embedded("rexecutor.census", &lanesSource, &censusSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)

@@ -9,18 +9,18 @@
 -- ARGV[2]  the caller: a client's id
 -- ARGV[3]  for how long it hears wake-ups, µs; 0 if it does not
 -- ARGV[4]  how much later than alarm the spare looks in, µs
--- ARGV[6..n]  as claim.lua's, from 12 on
 -- ARGV[5]  how far rate of the meta key, see rate.lua, may be ahead if the caller's rate is to allow a claim, µs; -1 without a rate
+-- ARGV[6..n]  as claim.lua's, from 12 on
 --
 -- Returns  -1  no time: wait for a wake-up
 --           0  claim now
 --           n  look again in n µs
 local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local channel, client, listens, later, ahead = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local channel, client, listens, later, ahead, items = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV
 
 local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at', 'rate')
 local paused, alarm, alarm_at, spare, spare_at, rate = unpack(head)
-local counts = ARGV[6] and handled(meta, ARGV, 6)
+local counts = items[6] and handled(meta, items, 6)
 local at = earliest(due, flight, counts)
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]

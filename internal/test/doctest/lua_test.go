@@ -14,7 +14,7 @@ import (
 )
 
 // maxLuaBody is the number of lines of code that a script may have.
-const maxLuaBody = 75
+const maxLuaBody = 80
 
 var (
 	luaListed = regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[([^\]]+)\] +\S`)
@@ -64,18 +64,21 @@ var namedKeys = map[string][]string{
 	"internal/fair/enqueue.lua":  {"queue", "timeouts"},
 	"internal/fair/head.lua":     {"queue", "timeouts"},
 	"internal/queue/bury.lua":    {"keys.bodies", "keys.meta", "hash"},
+	"internal/queue/ended.lua":   {"done", "receipts", "bodies"},
 	"internal/queue/expire.lua":  {"due", "flight", "claims", "dead", "errors"},
 	"internal/queue/group.lua":   {"due", "flight", "groups", "places"},
 	"internal/queue/idle.lua":    {"meta"},
 	"internal/queue/lanes.lua":   {"due"},
 	"internal/queue/nack.lua":    {"m.at and due or dead"},
 	"internal/queue/next.lua":    {"flight"},
+	"internal/queue/numbers.lua": {"meta"},
 	"internal/queue/once.lua":    {"call.meta", "call.record"},
 	"internal/queue/place.lua":   {"meta", "due", "flight", "bodies", "claims", "errors"},
 	"internal/queue/removed.lua": {"due", "places", "set"},
 	"internal/queue/replace.lua": {"meta", "dead", "due", "flight", "bodies", "claims", "errors", "done"},
 	"internal/queue/room.lua":    {"meta"},
 	"internal/queue/series.lua":  {"series"},
+	"internal/queue/tasks.lua":   {"due"},
 	"internal/queue/try.lua":     {"due", "groups", "places", "waiters"},
 	"internal/queue/wake.lua":    {"meta", "waiters"},
 	"rbarrier/inspect.lua":       {"places"},
@@ -341,7 +344,7 @@ func TestLuaRulesAreEnforced(t *testing.T) {
 		"double quotes": {header + names + "return \"x\"\n", []string{"line 4 of the body: double quotes"}},
 		"tab":           {header + names + "if x then\n\ty()\nend\n", []string{"line 5 of the body: not indented by two spaces"}},
 		"not long":      {header + names + strings.Repeat("x()\n\n-- y\n", 72), nil},
-		"long":          {header + names + strings.Repeat("x()\n", 73), []string{"76 lines of code, more than 75"}},
+		"long":          {header + names + strings.Repeat("x()\n", 78), []string{"81 lines of code, more than 80"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, checkLua("a.lua", tc.src))
