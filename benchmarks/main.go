@@ -67,6 +67,7 @@ func sections() []section {
 		{"delayed", delayed},
 		{"drain", drain},
 		{"lanes", lanes},
+		{"tasks", tasks},
 		{"observe", observe},
 		{"rate", rates},
 		{"scheduled", scheduled},

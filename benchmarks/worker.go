@@ -36,6 +36,8 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, holdJobs)
 	case "drain":
 		return work(ctx, in, drainJobs)
+	case "tasks":
+		return work(ctx, in, workOnTasks)
 	case "scheduled":
 		return work(ctx, in, runScheduled)
 	case "leader":

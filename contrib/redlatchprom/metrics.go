@@ -121,7 +121,7 @@ func (m *Metrics) zero() {
 		for _, kind := range []string{kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.Permits, kinds.Once, kinds.Election} {
 			m.lost.WithLabelValues(kind, name)
 		}
-		for _, kind := range []string{kinds.Queue, kinds.Scheduler} {
+		for _, kind := range []string{kinds.Queue, kinds.Executor, kinds.Scheduler} {
 			m.dead.WithLabelValues(kind, name)
 		}
 	}
