@@ -79,6 +79,11 @@ func TestResultComesBack(t *testing.T) {
 		st, err := f.Status(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, rexecutor.Done, st.State)
+		long := strings.Repeat("x", 10_000) // more than is published
+		got, err = submit(t, caller, args{Name: long}).Get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, answer{"hello " + long}, got)
+		got = answer{"hello Ada"}
 		again, err := greet.Future(executor(b.Peer(t)), f.ID()).Get(t.Context())
 		require.NoError(t, err, "from another process")
 		assert.Equal(t, got, again)

@@ -235,12 +235,18 @@ func (f *futures) Subscribed() {
 	f.look()
 }
 
-// Message brings the ids of tasks that have ended, line by line.
+// Message says which tasks have ended, or what the result of one is.
 func (f *futures) Message(payload string) {
+	ids, ended, fate := queue.EndsIn(payload)
 	f.mu.Lock()
-	f.fresh = append(f.fresh, strings.Split(payload, "\n")...)
+	if ended != "" {
+		f.endLocked([]string{ended}, outcome{fate: fate})
+	}
+	f.fresh = append(f.fresh, ids...)
 	f.mu.Unlock()
-	f.look()
+	if len(ids) > 0 {
+		f.look()
+	}
 }
 
 func (f *futures) run() {

@@ -13,7 +13,8 @@
 -- KEYS[11] waiters: sorted set, clients that hear wake-ups; this and what follows only if some messages are of groups
 -- KEYS[12] groups: sorted set, see group.lua
 -- KEYS[13] places: hash, see group.lua
--- ARGV[1]  prefix of the clients' channels if producers may wait for room, or some messages are of groups; or nothing
+-- ARGV[1]  prefix of the clients' channels, on which who waits for tasks is told their ids, line by line, or of one with a small result a \2, the
+--          id, and in a second line the result; if producers may wait for room, or some messages are of groups; or nothing
 -- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms; of a task after that a space, the client that waits for
 --             its end or nothing, a space, and what is to be remembered
 --
@@ -43,7 +44,10 @@ for n, id in ipairs(asked) do
     members[#members + 1], ids[#ids + 1] = member, id
     forget[#forget + 1], forget[#forget + 2] = string.format('%.0f', now + keep * 1000), id
     numbers[#numbers + 1], numbers[#numbers + 2] = id, claim .. (record or '')
-    if client ~= '' then ends[client] = ends[client] and ends[client] .. '\n' .. id or id end
+    if client ~= '' then
+      local told = ends[client] or {}
+      ends[client], told[#told + 1], told.record = told, id, record
+    end
     longest = math.max(longest, keep)
     reply[#reply + 1] = 1
   else
@@ -61,7 +65,10 @@ if #ids == 0 then
   return reply
 end
 if channel ~= '' then freed(meta, channel, #ids) end
-for client, ended in pairs(ends) do redis.call('publish', channel .. client .. ':ends', ended) end
+for client, told in pairs(ends) do
+  local result = #told == 1 and #told.record < 4096 and '\2' .. told[1] .. '\n' .. told.record
+  redis.call('publish', channel .. client .. ':ends', result or table.concat(told, '\n'))
+end
 local left = redis.call('pttl', done)
 local rest = redis.call('hlen', bodies) <= #ids and lifetime(meta, now)
 redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would

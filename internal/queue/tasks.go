@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -176,5 +177,17 @@ func (q *Queue) Beat(ctx context.Context, t *Tasks) error {
 	return fmt.Errorf("%w: there are %d tasks already", errs.ErrInvalid, MaxTasks)
 }
 
-// Ends returns the channel on which a client hears which of the tasks that it waits for have ended: their ids, line by line.
+// Ends returns the channel on which a client hears which of the tasks that it waits for have ended.
 func (q *Queue) Ends() string { return q.names().channel + q.manager.core.ID + ":ends" }
+
+// EndsIn returns the ids of the tasks that a message on that channel names, or what became of one of them.
+func EndsIn(message string) (ids []string, ended string, fate Fate) {
+	text, one := strings.CutPrefix(message, "\x02")
+	if !one {
+		return strings.Split(message, "\n"), "", fate
+	}
+	id, record, _ := strings.Cut(text, "\n")
+	escaped, result, _ := strings.Cut(strings.TrimPrefix(record, " "), " ")
+	task, _ := url.QueryUnescape(escaped) // of one that was tampered with it is nobody's
+	return nil, id, Fate{State: Done, Task: task, Text: result}
+}
