@@ -148,7 +148,7 @@ where it is a list. Durations are texts such as "1.5s"; a time that is not known
 	flags.Lookup("prefix").DefValue = "" // so that the help is the same everywhere
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit{exitUsage, err} })
-	root.AddCommand(a.ls(), a.lock(), a.sem(), a.latch(), a.barrier(), a.queue(), a.cache(), a.sched(), a.elect(), a.clients(), a.aClient(), a.top(), a.web(), a.doctor())
+	root.AddCommand(a.ls(), a.lock(), a.sem(), a.latch(), a.barrier(), a.queue(), a.exec(), a.cache(), a.sched(), a.elect(), a.clients(), a.aClient(), a.top(), a.web(), a.doctor())
 	return root
 }
 

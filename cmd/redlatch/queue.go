@@ -66,11 +66,16 @@ messages with that priority that are delayed or ready.`,
 }
 
 func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
+	return writeCounts(w, "queue", name, s)
+}
+
+// writeCounts writes the numbers of an object of a kind.
+func writeCounts(w io.Writer, kind, name string, s rdelayedqueue.Stats) error {
 	paused := strconv.FormatBool(s.Paused)
 	if !s.PausedUntil.IsZero() {
 		paused = "until " + s.PausedUntil.UTC().Format(time.RFC3339)
 	}
-	err := errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
+	err := errors.Join(row(w, kind, name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
 		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Oldest),
 		row(w, "group waits", s.Groups))
 	for p, n := range slices.Backward(s.Priorities[:]) {

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
+)
+
+func (a *app) exec() *cobra.Command {
+	verbs := []*cobra.Command{a.execStats(), a.execList(), a.execSubmit(), a.execCancel()}
+	for _, verb := range verbs {
+		verb.ValidArgsFunction = a.completing(func(ctx context.Context, c *redlatch.Client, found func(name string)) {
+			for o, err := range c.Objects(ctx, "*:tasks", redlatch.WithKinds(kinds.Queue)) {
+				if err != nil {
+					break
+				}
+				name := strings.TrimSuffix(o.Name, ":tasks")
+				found(strings.TrimSuffix(strings.TrimPrefix(name, "{"), "}"))
+			}
+		})
+	}
+	return a.group("exec", "Look at the tasks of an executor, and submit and cancel them", nil, verbs...)
+}
+
+// onExecutor runs a command on the executor that its first argument names.
+func (a *app) onExecutor(do func(ctx context.Context, ex *rexecutor.Executor, args []string) error) func(*cobra.Command, []string) error {
+	return a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+		return do(ctx, rexecutor.New(c, args[0]), args)
+	})
+}
+
+func (a *app) execStats() *cobra.Command {
+	return &cobra.Command{
+		Use: "stats NAME", Short: "How many tasks are in each state, and which nobody handles", Example: "  redlatch exec stats media", Args: exactly(1),
+		Long: `How many tasks are in each state, as "queue stats" has it, and of each name how many wait. A task is orphaned if some of its name
+wait and no worker that handles them has been there for 25 s. The executor "media" is the queue "{media}:tasks" for the
+other commands.`,
+		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, args []string) error {
+			s, err := ex.Stats(ctx)
+			if err != nil {
+				return err
+			}
+			if s.Stats == (rdelayedqueue.Stats{}) && len(s.Tasks) == 0 {
+				return &exit{exitFailed, fmt.Errorf("there is no executor %q", args[0])}
+			}
+			return a.print(s, func(w io.Writer) error { return writeExecutor(w, args[0], s) })
+		}),
+	}
+}
+
+func writeExecutor(w io.Writer, name string, s rexecutor.Stats) error {
+	err := writeCounts(w, "executor", name, s.Stats)
+	for _, t := range s.Tasks {
+		text := fmt.Sprintf("%d delayed, %d ready", t.Delayed, t.Ready)
+		if t.Orphaned {
+			text += ", no worker handles it"
+		}
+		err = errors.Join(err, row(w, "task "+t.Name, text))
+	}
+	return err
+}
+
+// task is a task as it is printed.
+type task struct {
+	ID       string    `json:"id"`
+	Task     string    `json:"task"`
+	State    string    `json:"state"`
+	Attempt  int       `json:"attempt"`
+	DueAt    time.Time `json:"dueAt"`
+	Group    string    `json:"group,omitempty"`
+	Priority int       `json:"priority,omitempty"`
+	Error    string    `json:"error,omitempty"`
+}
+
+func (a *app) execList() *cobra.Command {
+	state, most := "", 0
+	cmd := &cobra.Command{
+		Use: "ls NAME", Short: "List tasks, those that are due first", Example: "  redlatch exec ls media --state dead", Args: exactly(1),
+		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, _ []string) error {
+			s, err := stateOf(state)
+			if err != nil {
+				return err
+			}
+			if most < 1 {
+				return &exit{exitUsage, errors.New("-n must be 1 or more")}
+			}
+			all := []task{} // none is a list too, in JSON
+			for e, err := range ex.All(ctx, rexecutor.State(s)) {
+				if err != nil {
+					return err
+				}
+				all = append(all, task{e.ID, e.Task, inspect.StateName(s), e.Attempt, e.DueAt, e.Group, e.Priority, e.Error})
+				if len(all) == most {
+					break
+				}
+			}
+			return a.list(all, func(w io.Writer) error {
+				err := row(w, "ID", "TASK", "ATTEMPT", strings.ToUpper(inspect.TimeName(inspect.StateName(s))), "ERROR")
+				for _, t := range all {
+					err = errors.Join(err, row(w, t.ID, t.Task, t.Attempt, at(t.DueAt), inspect.FirstLine(t.Error)))
+				}
+				return err
+			})
+		}),
+	}
+	stateFlag(cmd, &state, "ready")
+	cmd.Flags().IntVarP(&most, "count", "n", 100, "how many at the most")
+	return cmd
+}
+
+func (a *app) execSubmit() *cobra.Command {
+	var id, group, encoding string
+	var delay time.Duration
+	var priority int
+	cmd := &cobra.Command{
+		Use: "submit NAME TASK JSON", Short: "Submit a task whose result nobody waits for",
+		Long: `Submit a task whose result nobody waits for, with arguments given as JSON. They are encoded with MessagePack, which is what
+executors use unless rexecutor.WithCodec says otherwise, or as JSON with --codec json. Fields have the names that the codec
+gives them.`,
+		Example: `  redlatch exec submit media resize '{"Path": "a.png", "Width": 200}' --priority 5`, Args: exactly(3),
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			value, err := argumentsOf(args[2])
+			if err != nil {
+				return &exit{exitUsage, err}
+			}
+			var opts []rexecutor.Option
+			switch encoding {
+			case "msgpack":
+			case "json":
+				opts = append(opts, rexecutor.WithCodec(codec.JSON{}))
+			default:
+				return &exit{exitUsage, fmt.Errorf("there is no codec %q: msgpack or json", encoding)}
+			}
+			with := []rexecutor.SubmitOption{rexecutor.WithDelay(delay), rexecutor.WithPriority(priority)}
+			if id != "" {
+				with = append(with, rexecutor.WithID(id))
+			}
+			if group != "" {
+				with = append(with, rexecutor.WithGroup(group))
+			}
+			return rexecutor.NewTask[any, struct{}](args[1]).Send(ctx, rexecutor.New(c, args[0], opts...), value, with...)
+		}),
+	}
+	cmd.Flags().StringVar(&id, "id", "", "the id; nothing is submitted if a task has it")
+	cmd.Flags().StringVar(&group, "group", "", "the group")
+	cmd.Flags().DurationVar(&delay, "delay", 0, "after which time it is due")
+	cmd.Flags().IntVar(&priority, "priority", 0, "0 to 9")
+	cmd.Flags().StringVar(&encoding, "codec", "msgpack", "msgpack or json")
+	complete(cmd, "codec", "msgpack", "json")
+	return cmd
+}
+
+// argumentsOf reads JSON. Whole numbers are integers.
+func argumentsOf(text string) (value any, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("the arguments are not JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the arguments are more than one JSON value")
+	}
+	return integers(value), nil
+}
+
+func integers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // it was read as a number
+		return f
+	case []any:
+		for i := range v {
+			v[i] = integers(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = integers(v[key])
+		}
+	}
+	return value
+}
+
+func (a *app) execCancel() *cobra.Command {
+	yes := false
+	cmd := &cobra.Command{
+		Use: "cancel NAME ID", Short: "Cancel a task, also one that runs", Example: "  redlatch exec cancel media 01a20e3c-4314-7d0b-80c6-22963ef0764d", Args: exactly(2),
+		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, args []string) error {
+			if err := a.confirm(ctx, yes, fmt.Sprintf("cancel the task %q of %q?", args[1], args[0])); err != nil {
+				return err
+			}
+			ok, err := rexecutor.NewTask[any, any]("any").Future(ex, args[1]).Cancel(ctx)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return &exit{exitFailed, fmt.Errorf("there is no task %q", args[1])}
+			}
+			return a.changed(1)
+		}),
+	}
+	yesFlag(cmd, &yes)
+	return cmd
+}

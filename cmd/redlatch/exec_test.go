@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/rexecutor"
+)
+
+type resizing struct {
+	Path  string
+	Width int
+	Sizes []float64
+}
+
+func TestTasksAreLookedAtAndOperated(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		code, _, text := r.run(t.Context(), "exec", "stats", "media")
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, text, "there is no executor")
+		for _, args := range [][]string{
+			{"submit", "media", "resize", "{"},
+			{"submit", "media", "resize", "1 2"},
+			{"submit", "media", "resize", "1", "--codec", "xml"},
+			{"ls", "media", "-n", "0"},
+			{"ls", "media", "--state", "none"},
+			{"cancel", "media", "a"},
+		} {
+			code, _, text := r.run(t.Context(), append([]string{"exec"}, args...)...)
+			assert.Equal(t, exitUsage, code, "%v: %s", args, text)
+		}
+
+		ex := rexecutor.New(r.c, "media")
+		calls := make(chan rexecutor.Call[resizing], 1)
+		resize := rexecutor.NewTask[resizing, struct{}]("resize")
+		require.NoError(t, resize.Handle(ex, func(_ context.Context, c rexecutor.Call[resizing]) (struct{}, error) {
+			calls <- c
+			return struct{}{}, nil
+		}))
+		r.must(t, "exec", "submit", "media", "resize", `{"Path": "a.png", "Width": 200, "Sizes": [1, 0.5]}`, "--id", "one", "--group", "ann")
+		r.must(t, "exec", "submit", "media", "other", "null", "--id", "two", "--priority", "3", "--delay", "1h")
+		assert.Regexp(t, `one +resize +0 +\S+`, r.must(t, "exec", "ls", "media"))
+		assert.Contains(t, r.must(t, "--json", "exec", "ls", "media", "--state", "delayed"), `"task":"other"`)
+		out := r.must(t, "exec", "stats", "media")
+		assert.Regexp(t, `executor +media\n`, out)
+		assert.Regexp(t, `task other +1 delayed, 0 ready, no worker handles it`, out)
+
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ex.Work(ctx) }()
+		select {
+		case c := <-calls:
+			assert.Equal(t, resizing{"a.png", 200, []float64{1, 0.5}}, c.Args)
+			assert.Equal(t, "one", c.ID)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "the task was not begun")
+		}
+		r.must(t, "exec", "cancel", "media", "two", "--yes")
+		code, _, _ = r.run(t.Context(), "exec", "cancel", "media", "two", "--yes")
+		assert.Equal(t, exitFailed, code)
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
