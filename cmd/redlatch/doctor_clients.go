@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 // clients asks clients what they hold and wait for, and looks at queues. Without the rights, which looking checks, it finds nothing.
@@ -65,11 +66,29 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 		n++
 		if !d.full("queue") {
 			d.queue(lookAtQueue(ctx, c, o.Name, s))
+			d.orphans(ctx, c, o.Name)
 		}
 	}
 	d.queues = n > 0
 	if n > 0 && d.count("queue") == 0 {
 		d.find(finding{Level: good, Check: "queue", Found: "nothing is late, dead, being retried or paused in " + inspect.N(n, "queue", "queues") + seen})
+	}
+}
+
+// orphans names the tasks of an executor that wait, and that no worker handles. What is not answered is left out.
+func (d *doctor) orphans(ctx context.Context, c *redlatch.Client, queue string) {
+	name, ok := inspect.Executor(queue)
+	if !ok {
+		return
+	}
+	s, err := rexecutor.New(c, name).Stats(ctx)
+	for _, t := range s.Tasks {
+		if err == nil && t.Orphaned {
+			d.find(finding{
+				bad, "queue", "", fmt.Sprintf("executor %s: no worker handles %q, of which %s", name, t.Name, inspect.N(t.Delayed+t.Ready, "task waits", "tasks wait")),
+				"No process that has a handler for it has worked for 25 s.", "Start one; redlatch exec ls " + quoted(name) + " shows the tasks.",
+			})
+		}
 	}
 }
 

@@ -27,8 +27,9 @@ func (a *app) exec() *cobra.Command {
 				if err != nil {
 					break
 				}
-				name := strings.TrimSuffix(o.Name, ":tasks")
-				found(strings.TrimSuffix(strings.TrimPrefix(name, "{"), "}"))
+				if name, ok := inspect.Executor(o.Name); ok {
+					found(name)
+				}
 			}
 		})
 	}

@@ -67,3 +67,19 @@ func TestTasksAreLookedAtAndOperated(t *testing.T) {
 		require.NoError(t, <-ended)
 	})
 }
+
+func TestDoctorNamesTasksThatNobodyHandles(t *testing.T) {
+	r := newRig(t)
+	r.must(t, "exec", "submit", "media", "resize", "1")
+	r.must(t, "exec", "submit", "{tag}:media", "other", "1")
+	d := &doctor{}
+	d.allQueues(t.Context(), r.c)
+	var found []string
+	for _, f := range d.findings {
+		assert.Equal(t, bad, f.Level)
+		found = append(found, f.Found)
+	}
+	assert.ElementsMatch(t, []string{
+		`executor media: no worker handles "resize", of which 1 task waits`, `executor {tag}:media: no worker handles "other", of which 1 task waits`,
+	}, found)
+}
