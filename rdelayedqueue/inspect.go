@@ -69,10 +69,28 @@ type Entry[T any] struct {
 	DueAt time.Time
 	// Error is the text of the last failed attempt, or the reason why the message is dead.
 	Error string
+	// History has its last five attempts that failed with an error, or whose claims ran out, the newest first. Snoozes are none, nor are
+	// claims that were given back, and a Nack has no error.
+	History []Attempt
+}
+
+// Attempt is an attempt at a message that failed, or whose claim ran out.
+type Attempt struct {
+	// Started is when it was claimed, by Redis's clock.
+	Started time.Time
+	// Took is for how long it had the message; negative if that is not known, since its claim ran out.
+	Took time.Duration
+	// Where is the id of the client.
+	Where string
+	// Err is the beginning of the text of its error, up to 512 bytes; empty if its claim ran out.
+	Err string
 }
 
 func (q *Queue[T]) entry(e queue.Entry) Entry[T] {
 	entry := Entry[T]{ID: e.ID, Raw: e.Payload, Headers: e.Headers, Priority: e.Priority, Group: e.Group, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
+	for _, a := range e.History {
+		entry.History = append(entry.History, Attempt(a))
+	}
 	if codec.Unmarshal(q.settings.codec, e.Payload, &entry.Value) != nil {
 		var zero T
 		entry.Value = zero
@@ -154,7 +172,7 @@ type Stats struct {
 	Paused   bool
 	// PausedUntil is when the pause ends, by Redis's clock; zero if the queue is not paused, or its pause has no end.
 	PausedUntil time.Time
-	// Failed is how many of those that are delayed, ready or in flight have had an attempt that ended with an error.
+	// Failed is how many of those that are delayed, ready or in flight have had an attempt that ended with an error, or whose claim ran out.
 	Failed int
 	// Oldest is for how long the message has been due that has been ready for longest, by Redis's clock; 0 if none is ready. A message
 	// whose claim ran out has been due since then. One that waits for others of its group counts.

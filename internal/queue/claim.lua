@@ -47,7 +47,7 @@ local counts = items[12] and handled(meta, items, 12)
 if counts then redis.call('hdel', meta, 'w:' .. client) end
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
 if head[5] and redis.call('exists', groups) == 1 then try(queue) end
-expire(queue, claims, stamp)
+expire(queue, claims, errors, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
 local laned, rests = counts or head[5], paused or quota == 0

@@ -4,12 +4,14 @@
 --          messages that are due, those of the highest priority first, and their scores, of the tasks in counts if there is one; and exhaust, which makes dead letters of
 --          messages that have no attempts left or were not begun in time, and adds each to the reply: its member, nothing, its
 --          attempts, the time, the last error. Of what an ACL forbids, each message is left where it is.
-local function expire(queue, claims, now)
+local function expire(queue, claims, errors, now)
   local due, flight = queue.due, queue.flight
   local expired = redis.call('zrangebyscore', flight, '-inf', now, 'withscores', 'limit', 0, 100)
   for i = 1, #expired, 2 do
     local member, at = expired[i], expired[i + 1]
-    local replaced = string.match(redis.call('hget', claims, string.sub(member, 17)) or '', '^r' .. string.rep('%d', 16) .. '(%d+)')
+    local latest, digits = redis.call('hget', claims, string.sub(member, 17)) or '', string.rep('%d', 16)
+    local replaced, claim, client = string.match(latest, '^r' .. digits .. '(%d+)'), string.match(latest, '^h(' .. digits .. ')%d+ (.*)$')
+    if claim then tried(errors, string.sub(member, 17), '', claim, '-', client) end
     redis.call('zadd', due, exact(score(member, replaced or at, tonumber(now))), member)
     redis.call('zrem', flight, member)
     if replaced then redis.call('hdel', claims, string.sub(member, 17)) end
@@ -40,14 +42,12 @@ local function exhaust(queue, dead, errors, spent, now, reply)
   count(queue.series, now, 'x', #spent)
   for _, message in ipairs(spent) do
     local member, id, r = message.member, string.sub(message.member, 17), #reply
-    if message.why or redis.call('hexists', errors, id) == 0 then
-      redis.call('hset', errors, id, message.why or 'no attempt ended within the visibility')
-    end
+    local text = give_up(errors, id, message.why, 'no attempt ended within the visibility')
     redis.call('zadd', dead, now, member)
     redis.call('zrem', due, member)
     arrange(queue, {member})
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = member, '', message.attempts, now
-    reply[r + 5] = redis.call('hget', errors, id)
+    reply[r + 5] = text
   end
 end
 

@@ -37,8 +37,38 @@ type Entry struct {
 	Attempt  int
 	DueAt    time.Time
 	Error    string
+	History  []Attempt // the last five, the newest first
 
 	score, member string
+}
+
+// Attempt is one that failed, or whose process died.
+type Attempt struct {
+	Started time.Time
+	Took    time.Duration // negative if it is not known
+	Where   string        // the client
+	Err     string
+}
+
+// historyOf reads a value of errors, see history.lua. What was tampered with is left out.
+func historyOf(value string) (text string, history []Attempt) {
+	text, rest, _ := strings.Cut(value, "\x01")
+	for record := range strings.SplitSeq(rest, "\x01") {
+		fields := strings.SplitN(record, " ", 4)
+		if len(fields) < 4 {
+			continue
+		}
+		started, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			continue
+		}
+		a := Attempt{Started: time.UnixMicro(started), Took: -1, Where: fields[2], Err: fields[3]}
+		if took, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+			a.Took = time.Duration(took) * time.Microsecond
+		}
+		history = append(history, a)
+	}
+	return text, history
 }
 
 // Stats are counts of messages.
@@ -95,7 +125,8 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: dueOf(score)}
+	e = Entry{member: texts[0], score: texts[1], Attempt: int(attempt), DueAt: dueOf(score)}
+	e.Error, e.History = historyOf(texts[2])
 	e.ID, err = idOf(e.member)
 	b := bodyOf(texts[3])
 	e.Payload, e.Headers, e.Task = b.payload, b.headers, b.own.Task

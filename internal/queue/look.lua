@@ -61,7 +61,7 @@ for i = 4, #asked do
       exhaust(queue, dead, errors, {{member = member, attempts = 0, why = 'expired'}}, exact(now), {})
       state = 3
     end
-    text = redis.call('hget', errors, id) or ''
+    text = string.match(redis.call('hget', errors, id) or '', '^[^\1]*')
   elseif record then
     state, task, text = 4, string.match(record, '^%d+ (%S+) ?(.*)$')
   elseif kept('\1' .. id) then

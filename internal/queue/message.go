@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -443,6 +444,16 @@ type nack struct {
 	text          string // of the error; of a successor its body
 	grouped       bool   // the successor has a group
 	watcher       string // who is told if a task dies; empty for nobody
+	took          time.Duration
+	where         string // the client
+}
+
+// tried returns what is kept of the attempt, as nack.lua takes it; nothing for one without an error.
+func (n nack) tried() string {
+	if n.text == "" {
+		return ""
+	}
+	return strings.ReplaceAll(n.text, "\x01", " ") + "\x01" + strconv.FormatInt(max(0, n.took.Microseconds()), 10) + " " + n.where
 }
 
 // ForgetID has the message's id free at once when the message is acknowledged.
@@ -510,10 +521,14 @@ func (m *Message) nack(c *client, n nack) *entry[nack] {
 	if m.own.Attempts != nil {
 		n.attempts = *m.own.Attempts
 	}
+	n.took, n.where = c.core.Clock.Now()-m.since, c.core.ID
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.state == gone || m.state == acked || m.state == ended {
 		return nil
+	}
+	if m.nacking != nil {
+		n.took = m.nacking.value.took // of the end that was tried before
 	}
 	if m.nacking == nil || m.nacking.isAnswered() || m.nacking.value != n {
 		m.nacking = c.nacks.add(n)

@@ -13,8 +13,10 @@
 -- KEYS[10] groups: sorted set, see group.lua
 -- KEYS[11] places: hash, see group.lua
 -- ARGV[1]  prefix of the clients' channels
--- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit, -1 for a
---             snooze, which counts no attempt, or -2 for a successor, and of a task a space and the client that waits for its end; text of the error or nothing, or the body of the successor
+-- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters; attempts allowed, 0 for no limit, -1 for a snooze,
+--             which counts no attempt, or -2 for a successor, and of a task a space and the client that waits for its end; text of the
+--             error, a \1, the length of the attempt in µs, a space and the client, or nothing without an error; or the body of the
+--             successor
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
 --          not its latest, or something else than this has ended it
@@ -58,7 +60,7 @@ for i = 2, #items, 5 do
     end
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
     ended[member] = state -- for another end of the same attempt in this call
-    failed[#failed + 1] = {member = member, to = to, fresh = fresh, at = at, state = state, text = text, body = body, revived = snoozed or body}
+    failed[#failed + 1] = {member = member, claim = claim, to = to, fresh = fresh, at = at, state = state, text = text, body = body, revived = snoozed or body}
     if at and not is_grouped(to) and at < (earliest or math.huge) then earliest, queue.task = at, task_of(to) end
     local alive = not at and not redis.call('zscore', dead, member) -- unless its last claim ran out
     dies, succeeds = dies + (alive and 1 or 0), succeeds + (body and 1 or 0)
@@ -82,10 +84,11 @@ for _, m in ipairs(failed) do
     redis.call('hdel', errors, id)
     redis.call('hset', bodies, id, m.body)
   end
-  if m.text ~= '' then
-    redis.call('hset', errors, id, m.text)
-  elseif not m.at and redis.call('hexists', errors, id) == 0 then
-    redis.call('hset', errors, id, 'no attempts are left')
+  local words, length, client = string.match(m.text, '^([^\1]+)\1(%d+) (.*)$')
+  if words then
+    tried(errors, id, words, m.claim, length, client)
+  elseif not m.at then
+    give_up(errors, id, nil, 'no attempts are left')
   end
   redis.call('hset', claims, id, m.state)
   local here = redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0

@@ -45,6 +45,9 @@ var beatSource string
 //go:embed census.lua
 var censusSource string
 
+//go:embed history.lua
+var historySource string
+
 //go:embed try.lua
 var trySource string
 
@@ -134,16 +137,16 @@ var pauseSource string
 
 var (
 	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &numbersSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &groupSource, &seriesSource, &expireSource, &rateSource, &claimSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &groupSource, &seriesSource, &historySource, &expireSource, &rateSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &numbersSource, &tasksSource, &nextSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &tasksSource, &nextSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &givebackSource)
 	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &seriesSource, &nackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &seriesSource, &historySource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &trySource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
 	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
-	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &seriesSource, &expireSource, &lookSource)
+	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &seriesSource, &historySource, &expireSource, &lookSource)
 	beatScript       = script.Embedded("rexecutor.beat", &numbersSource, &idleSource, &beatSource)
 	censusScript     = script.Embedded("rexecutor.census", &lanesSource, &censusSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &rescheduleSource)
@@ -280,19 +283,21 @@ func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 	numKeys := len(args)
 	args = append(args, k.channel)
 	for _, e := range batch {
-		delay, attempts := micros(e.value.delay), any(e.value.attempts)
+		delay, attempts, text := micros(e.value.delay), any(e.value.attempts), e.value.text
 		switch e.value.end {
 		case toDead:
-			delay = -1
+			delay, text = -1, e.value.tried()
 		case toDueUncounted:
 			attempts = -1
 		case toSuccessor:
 			attempts = -2
+		case toDue:
+			text = e.value.tried()
 		}
 		if e.value.watcher != "" {
 			attempts = fmt.Sprint(attempts, " ", e.value.watcher)
 		}
-		args = append(args, e.value.member, e.value.claim, delay, attempts, e.value.text)
+		args = append(args, e.value.member, e.value.claim, delay, attempts, text)
 	}
 	return nackScript.Call(numKeys, args...)
 }

@@ -67,6 +67,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/ended.lua":   {"done", "receipts", "bodies"},
 	"internal/queue/expire.lua":  {"due", "flight", "claims", "dead", "errors"},
 	"internal/queue/group.lua":   {"due", "flight", "groups", "places"},
+	"internal/queue/history.lua": {"errors"},
 	"internal/queue/idle.lua":    {"meta"},
 	"internal/queue/lanes.lua":   {"due"},
 	"internal/queue/nack.lua":    {"m.at and due or dead"},
