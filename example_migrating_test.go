@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -50,3 +51,42 @@ func closeOrder42(ctx context.Context, client *redlatch.Client, closeOrder func(
 	return closeOrder(hold.Context()) // renewed for as long as it takes; the context ends if the lock is lost
 	// end snippet
 }
+
+// A mail is sent in the background, as docs/migrating.md shows it beside asynq.
+func Example_migratingJobs() {
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	sendMail := func(_ context.Context, to string) error {
+		fmt.Println("welcome", to)
+		stop() // this example ends; a service would go on
+		return nil
+	}
+	if err := welcomeAda(ctx, client, sendMail); err != nil {
+		log.Fatal(err)
+	}
+	// Output: welcome ada@example.com
+}
+
+// snippet: welcomeAda
+var welcome = rexecutor.NewTask[string, struct{}]("mail:welcome", rexecutor.WithMaxAttempts(5))
+
+func welcomeAda(ctx context.Context, client *redlatch.Client, sendMail func(ctx context.Context, to string) error) error {
+	ex := rexecutor.New(client, "mail")
+	if err := welcome.Send(ctx, ex, "ada@example.com", rexecutor.WithID("welcome-ada")); err != nil {
+		return err
+	}
+
+	err := welcome.Handle(ex, func(ctx context.Context, c rexecutor.Call[string]) (struct{}, error) {
+		return struct{}{}, sendMail(ctx, c.Args)
+	})
+	if err != nil {
+		return err
+	}
+	return ex.Work(ctx, rexecutor.WithConcurrency(16)) // until ctx ends
+}
+
+// end snippet

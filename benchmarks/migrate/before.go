@@ -4,12 +4,15 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
 )
@@ -61,5 +64,37 @@ func Rueidis(ctx context.Context, locker rueidislock.Locker, closeOrder func(con
 	defer release()
 
 	return closeOrder(held)
+	// end snippet
+}
+
+// Asynq sends a mail in the background with asynq, and works until ctx ends.
+func Asynq(ctx context.Context, rdb asynq.RedisConnOpt, sendMail func(ctx context.Context, to string) error) error {
+	// snippet: asynq
+	client := asynq.NewClient(rdb)
+	defer func() { _ = client.Close() }()
+	payload, err := json.Marshal("ada@example.com")
+	if err != nil {
+		return err
+	}
+	welcome := asynq.NewTask("mail:welcome", payload, asynq.MaxRetry(4))
+	if _, err := client.EnqueueContext(ctx, welcome, asynq.TaskID("welcome-ada")); err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+		return err
+	}
+
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("mail:welcome", func(ctx context.Context, t *asynq.Task) error {
+		var to string
+		if err := json.Unmarshal(t.Payload(), &to); err != nil {
+			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+		}
+		return sendMail(ctx, to)
+	})
+	server := asynq.NewServer(rdb, asynq.Config{Concurrency: 16})
+	if err := server.Start(mux); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	server.Shutdown()
+	return nil
 	// end snippet
 }

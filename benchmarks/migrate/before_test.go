@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
@@ -38,6 +39,22 @@ func TestProgramsCloseTheOrder(t *testing.T) {
 	t.Cleanup(locker.Close)
 	require.NoError(t, migrate.Rueidis(t.Context(), locker, closeOrder))
 	assert.Equal(t, 3, closed)
+}
+
+func TestAsynqSendsTheMail(t *testing.T) {
+	addr := startRedis(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	require.Eventually(t, func() bool { return rdb.Ping(t.Context()).Err() == nil }, 10*time.Second, 20*time.Millisecond)
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	var sent []string
+	require.NoError(t, migrate.Asynq(ctx, asynq.RedisClientOpt{Addr: addr}, func(_ context.Context, to string) error {
+		sent = append(sent, to)
+		stop()
+		return nil
+	}))
+	assert.Equal(t, []string{"ada@example.com"}, sent)
 }
 
 // startRedis starts a server on a free port and returns its address.
