@@ -65,7 +65,7 @@ var namedKeys = map[string][]string{
 	"internal/fair/head.lua":     {"queue", "timeouts"},
 	"internal/queue/bury.lua":    {"keys.bodies", "keys.meta", "hash"},
 	"internal/queue/ended.lua":   {"done", "receipts", "bodies"},
-	"internal/queue/expire.lua":  {"due", "flight", "claims", "dead", "errors"},
+	"internal/queue/expire.lua":  {"due", "flight", "claims", "dead"},
 	"internal/queue/group.lua":   {"due", "flight", "groups", "places"},
 	"internal/queue/history.lua": {"errors"},
 	"internal/queue/idle.lua":    {"meta"},
