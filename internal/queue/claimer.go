@@ -150,7 +150,8 @@ func (l *claimer) report() []presence.Wait {
 func (l *claimer) wantMoreLocked(d *demand, more int) {
 	ahead := d.terms.Rate.ahead()
 	slower := l.failing == 0 && l.ahead >= 0 && (ahead < 0 || ahead > l.ahead) // the rate that Redis knows
-	if more > 0 && (l.phase == idle || l.phase == claiming || slower) {
+	unasked := l.failing == 0 && d.terms.Tasks != nil && d.want == more        // nobody has asked for its tasks
+	if more > 0 && (l.phase == idle || l.phase == claiming || slower || unasked) {
 		l.lookLocked(claim)
 	}
 }
@@ -192,9 +193,17 @@ func (l *claimer) arrived(d *demand, n int) {
 func (l *claimer) wantedLocked() int {
 	n := 0
 	for _, d := range l.demands {
-		n += d.want
+		n += d.wants()
 	}
 	return n
+}
+
+// wants returns how many messages a demand wants of those that it may have.
+func (d *demand) wants() int {
+	if d.terms.Tasks == nil {
+		return d.want
+	}
+	return min(d.want, d.terms.Tasks.room())
 }
 
 // lookLocked has the claimer look again.
@@ -262,14 +271,15 @@ func (l *claimer) restLocked() func() {
 // nextLocked returns how many messages the first demands want that have the same terms, and are not limited by their rate.
 func (l *claimer) nextLocked() (terms Terms, want int) {
 	for _, d := range l.demands {
-		if d.want == 0 || slices.Contains(l.limited, d.terms) {
+		wants := d.wants()
+		if wants == 0 || slices.Contains(l.limited, d.terms) {
 			continue
 		}
 		if want == 0 {
 			terms = d.terms
 		}
 		if d.terms == terms {
-			want += d.want
+			want += wants
 		}
 	}
 	return terms, min(want, maxBatch)
@@ -482,16 +492,22 @@ func (l *claimer) sleep() {
 	}
 	l.next = none // whatever is due by now, the answer says so
 	l.limited = nil
+	if l.wantedLocked() == 0 { // since the claim, which took it for one that comes back
+		l.standby = unlisted
+		l.mu.Unlock()
+		l.handOver()
+		return
+	}
 	ahead := l.aheadLocked()
 	l.ahead = ahead
 	if l.phase == claiming {
 		l.phase = resting
 	}
-	demands := l.demands
+	tasks := l.tasksLocked()
 	l.mu.Unlock()
 	c := l.client
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
-	call := c.keys.wait(c.core.ID, listens, ahead, l.tasksOf(demands))
+	call := c.keys.wait(c.core.ID, listens, ahead, tasks)
 	left := int64(0)
 	err := c.core.Batch.Do(ctx, call, background())
 	if err == nil {
@@ -518,11 +534,13 @@ func (l *claimer) sleep() {
 	l.setTimerLocked(d, peek)
 }
 
-// tasksOf returns the tasks of which demands may have more messages; nil if they have none.
-func (l *claimer) tasksOf(demands []*demand) (all []any) {
-	for _, d := range demands {
+// tasksLocked returns the tasks of which demands want messages; nil if they have none.
+func (l *claimer) tasksLocked() (all []any) {
+	for _, d := range l.demands {
 		if d.terms.Tasks != nil {
 			l.works.Store(true)
+		}
+		if d.terms.Tasks != nil && d.want > 0 {
 			all = append(all, d.terms.Tasks.wanted()...)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,6 +52,20 @@ func (t *Tasks) wanted() []any {
 		}
 	}
 	return all
+}
+
+// room returns how many more messages it may have, of all tasks together.
+func (t *Tasks) room() int {
+	if len(t.limits) < len(t.names) {
+		return math.MaxInt
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for name, limit := range t.limits {
+		n += max(0, limit-t.has[name])
+	}
+	return n
 }
 
 // add notes that the consumer has a message more.

@@ -1,0 +1,124 @@
+package rexecutor_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
+	"github.com/redlatch/redlatch/rexecutor"
+)
+
+// patience bounds a wait that has no promised end of its own.
+const patience = 30 * time.Second
+
+// rig is a server of a test's own with a proxy before it.
+type rig struct {
+	server *redistest.Server
+	proxy  *faulttest.Proxy
+	redis  *redis.Client // goes past the proxy
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	s := redistest.Start(t)
+	return &rig{server: s, proxy: faulttest.NewProxy(t, s.Addr()), redis: s.Client(t)}
+}
+
+// client returns an executor of a client that reaches the server through the proxy.
+func (r *rig) client(t *testing.T, opts ...rexecutor.Option) *rexecutor.Executor {
+	t.Helper()
+	return rexecutor.New(connect(t, r.proxy.Addr()), "media", opts...)
+}
+
+// direct returns one of a client that goes past the proxy.
+func (r *rig) direct(t *testing.T, opts ...rexecutor.Option) *rexecutor.Executor {
+	t.Helper()
+	return rexecutor.New(connect(t, r.server.Addr()), "media", opts...)
+}
+
+func connect(t *testing.T, addr string) *redlatch.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c, err := redlatch.New(rdb, redlatch.WithCloseGrace(100*time.Millisecond), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// asleep waits until as many workers sleep.
+func (r *rig) asleep(t *testing.T, n int64) {
+	t.Helper()
+	redistest.Eventually(t, patience, "workers sleep", func() error {
+		if now := r.redis.ZCard(t.Context(), "redlatch_dq:{media}:tasks:waiters").Val(); now != n {
+			return fmt.Errorf("%d of %d", now, n)
+		}
+		return nil
+	})
+}
+
+// scripts returns how many scripts went through the proxy.
+func (r *rig) scripts() int {
+	all := r.proxy.Commands()
+	return all["EVAL"] + all["EVALSHA"]
+}
+
+// F21
+func TestWorkerWhoseTasksAreFullAsksForNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ex, caller := r.client(t), r.direct(t)
+	until, began := make(chan struct{}), make(chan struct{}, 10)
+	require.NoError(t, greet.Handle(ex, func(ctx context.Context, c rexecutor.Call[args]) (answer, error) {
+		began <- struct{}{}
+		return block(until)(ctx, c)
+	}))
+	work(t, ex, rexecutor.WithConcurrency(16), rexecutor.WithTaskConcurrency(greet, 2))
+	var last *rexecutor.Future[answer]
+	for range 5 {
+		last = submit(t, caller, args{})
+	}
+	<-began
+	<-began
+	before := r.scripts()
+	time.Sleep(time.Second) // nothing tells of the calls that it does not make
+	assert.Less(t, r.scripts()-before, 5)
+	close(until)
+	_, err := last.Get(t.Context())
+	require.NoError(t, err)
+}
+
+// F21
+func TestFullWorkerBesideOneOfItsClientThatSleepsAsksForNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c, caller := connect(t, r.proxy.Addr()), r.direct(t)
+	full, idle := rexecutor.New(c, "media"), rexecutor.New(c, "media")
+	until, began := make(chan struct{}), make(chan struct{}, 10)
+	require.NoError(t, greet.Handle(full, func(ctx context.Context, c rexecutor.Call[args]) (answer, error) {
+		began <- struct{}{}
+		return block(until)(ctx, c)
+	}))
+	require.NoError(t, other.Handle(idle, nothing))
+	work(t, full)
+	work(t, idle)
+	submit(t, caller, args{})
+	<-began
+	last := submit(t, caller, args{})
+	r.asleep(t, 1)
+	before := r.scripts()
+	time.Sleep(time.Second) // as above
+	assert.Less(t, r.scripts()-before, 5)
+	close(until)
+	_, err := last.Get(t.Context())
+	require.NoError(t, err)
+}
