@@ -2,6 +2,7 @@ package rexecutor_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,3 +82,62 @@ func TestWorkerThatWasFullIsWokenBesideOneOfItsClientThatSleeps(t *testing.T) {
 	})
 }
 
+// F7
+func TestOneCallOfManyTasksWakesAWorkerOfEach(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		busy, free, caller := executor(b.Peer(t)), executor(b.Peer(t)), executor(b.Peer(t))
+		until := make(chan struct{})
+		require.NoError(t, greet.Handle(busy, block(until)))
+		require.NoError(t, other.Handle(free, nothing))
+		work(t, busy)
+		work(t, free)
+		submit(t, caller, args{})
+		time.Sleep(time.Second)
+		for range 20 { // in whatever order they go
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() { submit(t, caller, args{}) })
+			}
+			wg.Go(func() {
+				f, err := other.Submit(t.Context(), caller, args{})
+				assert.NoError(t, err)
+				_, err = f.Get(t.Context())
+				assert.NoError(t, err)
+			})
+			wg.Wait()
+			require.Less(t, time.Since(start), soon, "though nobody is free for the others")
+		}
+		close(until)
+	})
+}
+
+// F7
+func TestGivenBackTasksWakeAWorkerOfEach(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		both, free, caller := executor(b.Peer(t)), executor(b.Peer(t)), executor(b.Peer(t))
+		until := make(chan struct{})
+		slow := rexecutor.NewTask[args, answer]("slow")
+		require.NoError(t, slow.Handle(both, block(until)))
+		require.NoError(t, greet.Handle(both, hello))
+		require.NoError(t, other.Handle(both, nothing))
+		stop := work(t, both, rexecutor.WithStopGrace(time.Hour))
+		for range 100 { // quick ones, so that more are claimed ahead
+			submit(t, caller, args{})
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, slow.Send(t.Context(), caller, args{}))
+		submit(t, caller, args{})
+		f, err := other.Submit(t.Context(), caller, args{})
+		require.NoError(t, err)
+		require.NoError(t, other.Handle(free, nothing))
+		work(t, free)
+		time.Sleep(10 * time.Millisecond)
+		start := time.Now()
+		go stop()
+		_, err = f.Get(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(start), soon)
+		close(until)
+	})
+}

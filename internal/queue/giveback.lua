@@ -34,7 +34,7 @@ if record then
 end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local states, scores, members, missed, fresh, earliest, task = {}, {}, {}, {}, {}, nil, nil
+local states, scores, members, missed, fresh, firsts = {}, {}, {}, {}, {}, {}
 for i = first, #items, 3 do
   local member, claim, at = items[i], items[i + 1], due_at(items[i + 2])
   local id = string.sub(member, 17)
@@ -46,7 +46,7 @@ for i = first, #items, 3 do
     scores[#scores + 1], scores[#scores + 2] = exact(score(member, at, now)), member
     members[#members + 1] = member
     fresh[member] = mine == 'r' and {at} or nil
-    if not is_grouped(member) and tonumber(at) < (earliest or math.huge) then earliest, task = tonumber(at), task_of(member) end
+    if not is_grouped(member) then note(firsts, task_of(member), tonumber(at)) end
   else
     missed[#missed + 1] = {member, claim}
   end
@@ -56,12 +56,12 @@ vacate(queue, missed, now)
 if #members == 0 then
   return 0
 end
-queue.oldest, queue.task = passer and passer ~= '', task
+queue.oldest = passer and passer ~= ''
 local listens = passer and redis.call('zscore', waiters, passer)
 if listens then
   redis.call('zrem', waiters, passer)
 end
-if earliest then wake(queue, earliest, now) end
+wake_each(queue, firsts, now)
 if listens then
   redis.call('zadd', waiters, listens, passer)
   redis.call('pexpire', waiters, 60000)

@@ -39,7 +39,7 @@ end
 
 local function arrange(queue, members, now, fresh)
   local due, flight, groups, places = queue.due, queue.flight, queue.groups, queue.places
-  local grouped, known, gone, flown, lost, noted, earliest = {}, {}, {}, {}, {}, {}, nil
+  local grouped, known, gone, flown, lost, noted, earliest, firsts = {}, {}, {}, {}, {}, {}, nil, {}
   for _, member in ipairs(members) do
     if is_grouped(member) then grouped[#grouped + 1] = member end
   end
@@ -72,9 +72,12 @@ local function arrange(queue, members, now, fresh)
     local group, entry = unpack(message)
     if entry then redis.call('zadd', groups, 0, entry) end
     local at, task = order(queue, group, entry)
-    if at and at < (earliest or math.huge) then earliest, queue.task = at, task end
+    if at then
+      earliest = math.min(earliest or at, at)
+      note(firsts, task, math.max(at, now or at))
+    end
   end
-  if earliest and now then wake(queue, math.max(earliest, now), now) end
+  if now then wake_each(queue, firsts, now) end
   return earliest
 end
 

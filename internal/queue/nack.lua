@@ -29,7 +29,7 @@ local queue = {meta = meta, due = due, flight = flight, waiters = waiters, chann
 if groups then try(queue) end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, failed, ended, missed, earliest, dies, fails, succeeds = {}, {}, {}, {}, nil, 0, 0, 0
+local reply, failed, ended, missed, firsts, dies, fails, succeeds = {}, {}, {}, {}, {}, 0, 0, 0
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text, client = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4], nil
   if not limit then
@@ -61,7 +61,7 @@ for i = 2, #items, 5 do
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
     ended[member] = state -- for another end of the same attempt in this call
     failed[#failed + 1] = {member = member, claim = claim, to = to, fresh = fresh, at = at, state = state, text = text, body = body, revived = snoozed or body}
-    if at and not is_grouped(to) and at < (earliest or math.huge) then earliest, queue.task = at, task_of(to) end
+    if at and not is_grouped(to) then note(firsts, task_of(to), at) end
     local alive = not at and not redis.call('zscore', dead, member) -- unless its last claim ran out
     dies, succeeds = dies + (alive and 1 or 0), succeeds + (body and 1 or 0)
     if alive and client then redis.call('publish', channel .. client .. ':ends', string.sub(member, 17)) end
@@ -71,9 +71,7 @@ for i = 2, #items, 5 do
   end
 end
 if dies > 0 then freed(meta, channel, dies) end
-if earliest then
-  wake(queue, earliest, now)
-end
+wake_each(queue, firsts, now)
 count(series, now, 'f', fails)
 count(series, now, 'x', dies)
 count(series, now, 'd', succeeds)

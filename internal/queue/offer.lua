@@ -41,8 +41,8 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   local ids, last = {}, before
   for i = 7, done and #items or 0, 3 do ids[#ids + 1] = items[i] end
   if done then taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids)) end
-  local new, waiting, flying, forgotten, grouped, fresh, tasks, delay = {}, {}, {}, {}, {}, {}, {}, ''
-  local at, stands, marker, earliest, millions, replaces
+  local new, waiting, flying, forgotten, grouped, fresh, tasks, firsts, delay = {}, {}, {}, {}, {}, {}, {}, {}, ''
+  local at, stands, marker, millions, replaces
   local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
   for i = 1, (#items - 6) / 3 do
     local id, pause, body = items[3 * i + 4], items[3 * i + 5], items[3 * i + 6]
@@ -74,7 +74,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       if marker ~= '' then sequence, tasks.laned = format('%014x', last) .. marker, true end
       scores[place], scores[place + 1], fields[place], fields[place + 1] = stands, sequence .. id, id, sequence .. mark .. body
       if marker == '' or not is_grouped(sequence) then
-        if at < (earliest or math.huge) then earliest, queue.task = at, task_of(sequence) end
+        note(firsts, marker ~= '' and task_of(sequence), at)
       else
         grouped[#grouped + 1], fresh[sequence .. id] = sequence .. id, {at, terms_of(body, mark == '' and 10 or 1)}
       end
@@ -92,7 +92,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     redis.call('persist', meta)
     redis.call('hdel', meta, 'expires')
   end
-  if earliest then wake(queue, earliest, now) end
+  wake_each(queue, firsts, now)
   count(series, now, 'o', last - before + #flying)
   replace(queue, waiting, flying)
   forget(queue, forgotten, now)

@@ -9,7 +9,8 @@
 --
 -- Returns  nothing. It defines wake, which does nothing in a pause that has no end, and if the alarm looks in by then, or when its rate
 --          allows a claim. In a pause that ends the time is not before its end. It comes before what the script writes: an ACL may
---          forbid to publish.
+--          forbid to publish. note notes in firsts when a message is due of a task, or nothing, if it is the first, and wake_each does so for
+--          each of them: who works on one of them may not be there, or be too busy to pass on the others.
 local function sleeper(queue, now)
   local meta, waiters, oldest = queue.meta, queue.waiters, queue.oldest
   if queue.task then
@@ -64,3 +65,18 @@ local function wake(queue, at, now)
   end
 end
 
+local function note(firsts, task, at)
+  local number = task or 0
+  if at < (firsts[number] or math.huge) then firsts[number] = at end
+end
+
+local function wake_each(queue, firsts, now)
+  local numbers = {}
+  for number in pairs(firsts) do numbers[#numbers + 1] = number end
+  table.sort(numbers, function(a, b) return firsts[a] < firsts[b] end)
+  for _, number in ipairs(numbers) do
+    queue.task = number > 0 and number or nil
+    wake(queue, firsts[number], now)
+  end
+  queue.task = nil
+end
