@@ -141,3 +141,87 @@ func TestGivenBackTasksWakeAWorkerOfEach(t *testing.T) {
 		close(until)
 	})
 }
+
+// F8
+func TestTaskOfADeadWorkerComesBackInTimeThoughItsClaimIsShort(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p, short := b.Peer(t), rexecutor.WithVisibility(2*time.Second)
+		dying, living, caller := executor(p, short), executor(b.Peer(t), short), executor(b.Peer(t))
+		until := make(chan struct{})
+		require.NoError(t, greet.Handle(dying, block(until)))
+		require.NoError(t, greet.Handle(living, hello))
+		stop := work(t, dying, rexecutor.WithStopGrace(0))
+		f := submit(t, caller, args{Name: "x"})
+		time.Sleep(100 * time.Millisecond)
+		submit(t, caller, args{}, rexecutor.WithDelay(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- living.Work(ctx) }()
+		time.Sleep(30 * time.Second) // the claim is renewed
+		_, err := f.Status(t.Context())
+		require.NoError(t, err)
+		p.Down(true)
+		start := time.Now()
+		got, err := f.Get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, answer{"hello x"}, got)
+		assert.Less(t, time.Since(start), 2*time.Second+soon)
+		cancel()
+		require.NoError(t, <-done)
+		p.Down(false)
+		stop()
+	})
+}
+
+// F7
+func TestTaskOfAWorkerThatDiesAtOnceComesBackInTime(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p, short := b.Peer(t), rexecutor.WithVisibility(2*time.Second)
+		dying, living, caller := executor(p, short), executor(b.Peer(t), short), executor(b.Peer(t))
+		until := make(chan struct{})
+		require.NoError(t, greet.Handle(living, hello))
+		require.NoError(t, greet.Handle(dying, block(until)))
+		work(t, living)
+		time.Sleep(time.Second)
+		work(t, dying, rexecutor.WithStopGrace(0)) // it went to sleep last, and is woken
+		time.Sleep(time.Second)
+		f := submit(t, caller, args{Name: "x"})
+		time.Sleep(10 * time.Millisecond)
+		p.Down(true)
+		start := time.Now()
+		got, err := f.Get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, answer{"hello x"}, got)
+		assert.Less(t, time.Since(start), 2*time.Second+soon)
+		p.Down(false)
+	})
+}
+
+// F13
+func TestPlaceInAGroupOfACancelledTaskOfADeadWorkerComesFree(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p, short := b.Peer(t), rexecutor.WithVisibility(5*time.Second)
+		dying, living, caller := executor(p, short), executor(b.Peer(t), short), executor(b.Peer(t))
+		until := make(chan struct{})
+		require.NoError(t, greet.Handle(dying, block(until)))
+		require.NoError(t, other.Handle(living, nothing))
+		work(t, dying, rexecutor.WithStopGrace(0))
+		f := submit(t, caller, args{}, rexecutor.WithGroup("g"))
+		time.Sleep(time.Second)
+		p.Down(true)
+		ok, err := f.Cancel(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		next, err := other.Submit(t.Context(), caller, args{}, rexecutor.WithGroup("g"))
+		require.NoError(t, err)
+		work(t, living)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = next.Get(ctx)
+		require.NoError(t, err)
+		assert.Less(t, time.Since(start), 5*time.Second+soon)
+		p.Down(false)
+	})
+}

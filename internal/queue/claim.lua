@@ -88,8 +88,8 @@ for n, id in ipairs(ids) do
 end
 -- A caller that has all it wanted may not come back, so somebody else looks in when the next message is due.
 if counts then pass_on(queue, lanes_of(ready, #taken + #spent), #taken == wanted and {} or counts, now) end
-if #taken == wanted and not counts and redis.call('exists', waiters) == 1 then
-  local next = first_due(due, #taken + #spent, laned and ready)
+if #taken == wanted and redis.call('exists', waiters) == 1 then
+  local next = counts and first_of(due, {}) or not counts and first_due(due, #taken + #spent, laned and ready)
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   local at = math.min(tonumber(next or ends), tonumber(expiry or ends), ends)
   if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end

@@ -3,7 +3,7 @@
 --
 -- Returns  nothing. It defines due_of, which returns up to n messages that are due, with their scores, of tasks of which counts has some left,
 --          those of the highest priority first, and takes them off counts; first_of, which returns when the first message is due of the
---          tasks of which counts has some left, µs, or nothing; and pass_on, which has others look in when the first message is due of each
+--          tasks of which counts has some left, or a place of a message that was removed is free, µs, or nothing; and pass_on, which has others look in when the first message is due of each
 --          task of which counts has none left. What was taken of each lane is no message any more.
 local function due_of(queue, now, n, counts)
   local due, found, level, priority = queue.due, {}, {}, nil
@@ -32,8 +32,9 @@ local function due_of(queue, now, n, counts)
 end
 
 local function first_of(due, counts)
-  local lane, first = next_lane(due, exact(claimable))
-  local at
+  local lane, first = next_lane(due, '-inf')
+  local at = lane == removed and due_at(first) or nil
+  if lane and lane < claimable then lane, first = next_lane(due, exact(claimable)) end
   while lane and lane < 0 do
     if (counts[task_in(lane)] or 0) > 0 then at = math.min(at or math.huge, due_at(first)) end
     lane, first = next_lane(due, exact(lane + width))
