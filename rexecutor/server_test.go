@@ -122,3 +122,22 @@ func TestFullWorkerBesideOneOfItsClientThatSleepsAsksForNothing(t *testing.T) {
 	_, err := last.Get(t.Context())
 	require.NoError(t, err)
 }
+
+// F28
+func TestFullRedisIsEmptiedByWorkersThatStartThen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	caller, ex := r.direct(t), r.direct(t)
+	f := submit(t, caller, args{Name: "x"})
+	expired := submit(t, caller, args{}, rexecutor.WithExpiry(time.Millisecond), rexecutor.WithGroup("g"))
+	require.NoError(t, r.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err := expired.Get(t.Context())
+	require.ErrorIs(t, err, rexecutor.ErrExpired)
+	_, err = greet.Submit(t.Context(), caller, args{})
+	require.ErrorIs(t, err, redlatch.ErrUnwritable)
+	require.NoError(t, greet.Handle(ex, hello))
+	work(t, ex)
+	got, err := f.Get(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, answer{"hello x"}, got)
+}

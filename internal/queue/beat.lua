@@ -9,6 +9,7 @@
 --          than the caller's
 local meta, bodies, layout, names = KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV
 
+redis.call('hdel', meta, '') -- a full Redis allows this write, and then the rest of the script
 local version = tonumber(redis.call('hget', meta, 'layout') or 0)
 if version > layout then return {-version} end
 local time = redis.call('time')

@@ -96,7 +96,7 @@ if #taken == wanted and redis.call('exists', waiters) == 1 then
   wake(queue, at, now)
 end
 if #spent > 0 then freed(meta, channel, #spent) end
-exhaust(queue, dead, errors, spent, stamp, reply)
+exhaust(queue, dead, errors, spent, stamp, reply, #taken == wanted and now)
 if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
   late(series, now, lateness)

@@ -3,7 +3,8 @@
 -- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_in_lanes, which returns up to n
 --          messages that are due, those of the highest priority first, and their scores, of the tasks in counts if there is one; and exhaust, which makes dead letters of
 --          messages that have no attempts left or were not begun in time, and adds each to the reply: its member, nothing, its
---          attempts, the time, the last error. Of what an ACL forbids, each message is left where it is.
+--          attempts, the time, the last error. It has a client look in for the groups of these if wakes is the time. Of what an ACL forbids,
+--          each message is left where it is.
 local function expire(queue, claims, errors, now)
   local due, flight = queue.due, queue.flight
   local expired = redis.call('zrangebyscore', flight, '-inf', now, 'withscores', 'limit', 0, 100)
@@ -37,7 +38,7 @@ local function due_in_lanes(queue, now, n, counts)
   return found
 end
 
-local function exhaust(queue, dead, errors, spent, now, reply)
+local function exhaust(queue, dead, errors, spent, now, reply, wakes)
   local due = queue.due
   count(queue.series, now, 'x', #spent)
   for _, message in ipairs(spent) do
@@ -45,7 +46,7 @@ local function exhaust(queue, dead, errors, spent, now, reply)
     local text = give_up(errors, id, message.why, 'no attempt ended within the visibility')
     redis.call('zadd', dead, now, member)
     redis.call('zrem', due, member)
-    arrange(queue, {member})
+    arrange(queue, {member}, wakes)
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = member, '', message.attempts, now
     reply[r + 5] = text
   end

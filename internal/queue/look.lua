@@ -57,8 +57,10 @@ for i = 4, #asked do
     task = task_terms(own)
     local expiry = tonumber(string.match(string.match(own, '^[^gT]*'), 'e(%d+)') or '')
     if at and expiry and attempts == 0 and string.sub(latest, 1, 1) ~= 's' and at + expiry < now then
+      redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest of the script
+      if is_grouped(member) then try(queue) end
       freed(meta, channel, 1)
-      exhaust(queue, dead, errors, {{member = member, attempts = 0, why = 'expired'}}, exact(now), {})
+      exhaust(queue, dead, errors, {{member = member, attempts = 0, why = 'expired'}}, exact(now), {}, now)
       state = 3
     end
     text = string.match(redis.call('hget', errors, id) or '', '^[^\1]*')
