@@ -2,8 +2,10 @@ package rexecutor_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -223,5 +225,88 @@ func TestPlaceInAGroupOfACancelledTaskOfADeadWorkerComesFree(t *testing.T) {
 		require.NoError(t, err)
 		assert.Less(t, time.Since(start), 5*time.Second+soon)
 		p.Down(false)
+	})
+}
+
+// F7
+func TestEndOfATaskThatHasExpiredFreesItsGroup(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex, caller := executor(b.Peer(t)), executor(b.Peer(t))
+		require.NoError(t, other.Handle(ex, nothing))
+		work(t, ex)
+		time.Sleep(time.Second)
+		head := submit(t, caller, args{}, rexecutor.WithGroup("g"), rexecutor.WithExpiry(time.Second))
+		next, err := other.Submit(t.Context(), caller, args{}, rexecutor.WithGroup("g"))
+		require.NoError(t, err)
+		_, err = head.Get(t.Context())
+		require.ErrorIs(t, err, rexecutor.ErrExpired)
+		start := time.Now()
+		_, err = next.Get(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(start), soon)
+	})
+}
+
+// F7
+func TestOneWorkerOfManyIsFound(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		first, caller := executor(b.Peer(t)), executor(b.Peer(t))
+		require.NoError(t, other.Handle(first, nothing))
+		work(t, first)
+		time.Sleep(time.Second)
+		for range 120 {
+			ex := executor(b.Peer(t))
+			require.NoError(t, greet.Handle(ex, hello))
+			work(t, ex)
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		f, err := other.Submit(t.Context(), caller, args{})
+		require.NoError(t, err)
+		_, err = f.Get(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(start), soon)
+	})
+}
+
+// F19
+func TestDeadWorkersLeaveNothingBehind(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		const meta = "redlatch_dq:{media}:tasks:meta"
+		sleepers := func() (all []string) {
+			for field := range b.Hash(t, meta) {
+				if strings.HasPrefix(field, "w:") {
+					all = append(all, field)
+				}
+			}
+			return all
+		}
+		dying, caller := b.Peer(t), executor(b.Peer(t))
+		for range 3 { // workers of one client sleep as one
+			ex := executor(dying)
+			require.NoError(t, greet.Handle(ex, hello))
+			work(t, ex)
+		}
+		alone := b.Peer(t)
+		ex := executor(alone)
+		require.NoError(t, greet.Handle(ex, hello))
+		work(t, ex)
+		time.Sleep(time.Second)
+		require.Len(t, sleepers(), 2)
+		dying.Down(true)
+		submit(t, caller, args{}) // for which a dead one may be notified
+		submit(t, caller, args{}, rexecutor.WithDelay(time.Second))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Len(t, sleepers(), 1, "that of the living")
+		alone.Down(true)
+		time.Sleep(2 * time.Minute) // nobody looks
+		living := executor(b.Peer(t))
+		require.NoError(t, greet.Handle(living, hello))
+		work(t, living)
+		time.Sleep(time.Second)
+		assert.Len(t, sleepers(), 1)
+		dying.Down(false)
+		alone.Down(false)
 	})
 }

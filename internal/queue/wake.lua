@@ -14,10 +14,13 @@
 local function sleeper(queue, now)
   local meta, waiters, oldest = queue.meta, queue.waiters, queue.oldest
   if queue.task then
-    local all, fields = redis.call('zrevrangebyscore', waiters, '+inf', now, 'limit', 0, 100), {}
-    for i, client in ipairs(all) do fields[i] = 'w:' .. client end
-    for i, numbers in ipairs(#all > 0 and redis.call('hmget', meta, unpack(fields)) or {}) do
-      if numbers and string.find(numbers, string.char(queue.task + 48), 1, true) then return all[i] end
+    for first = 0, 900, 100 do
+      local all, fields = redis.call('zrevrangebyscore', waiters, '+inf', now, 'limit', first, 100), {}
+      for i, client in ipairs(all) do fields[i] = 'w:' .. client end
+      for i, numbers in ipairs(#all > 0 and redis.call('hmget', meta, unpack(fields)) or {}) do
+        if numbers and string.find(numbers, string.char(queue.task + 48), 1, true) then return all[i] end
+      end
+      if #all < 100 then return end
     end
     return
   end
@@ -53,6 +56,7 @@ local function wake(queue, at, now)
       return
     end
     local heard = redis.call('publish', queue.channel .. who, string.format('%.0f', math.max(0, at - now)))
+    if heard == 0 and queue.task then redis.call('hdel', meta, 'w:' .. who) end
     if heard == 0 or at <= now then
       redis.call('zrem', waiters, who)
     else
