@@ -146,7 +146,7 @@ func (m *manager) of(q *queue.Queue) *futures {
 	defer m.mu.Unlock()
 	f := m.all[channel]
 	if f == nil {
-		f = &futures{core: m.core, queue: q, channel: channel, waits: map[string][]chan outcome{}, poke: make(chan struct{}, 1)}
+		f = &futures{core: m.core, queue: q, channel: channel, waits: map[string][]waiter{}, poke: make(chan struct{}, 1)}
 		m.all[channel] = f
 	}
 	return f
@@ -161,10 +161,17 @@ type futures struct {
 	poke    chan struct{} // has a token when there is something to look at
 
 	mu      sync.Mutex // guards all below
-	waits   map[string][]chan outcome
+	waits   map[string][]waiter
+	begun   int      // waits
 	fresh   []string // ids to look at now
 	running bool
 	failure error // of the last look; nil if it was answered
+}
+
+// waiter is one who waits.
+type waiter struct {
+	end    chan outcome // 1
+	number int          // how many had begun to wait before
 }
 
 // outcome is what became of a task, or an error that ends all waits.
@@ -185,7 +192,8 @@ func (f *futures) wait(ctx context.Context, id string) (queue.Fate, error) {
 	}
 	end := make(chan outcome, 1)
 	f.mu.Lock()
-	f.waits[id] = append(f.waits[id], end)
+	f.waits[id] = append(f.waits[id], waiter{end, f.begun})
+	f.begun++
 	f.fresh = append(f.fresh, id)
 	if !f.running {
 		f.running = true
@@ -211,7 +219,7 @@ func (f *futures) wait(ctx context.Context, id string) (queue.Fate, error) {
 func (f *futures) forget(id string, end chan outcome) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waits[id] = slices.DeleteFunc(f.waits[id], func(c chan outcome) bool { return c == end })
+	f.waits[id] = slices.DeleteFunc(f.waits[id], func(w waiter) bool { return w.end == end })
 	if len(f.waits[id]) == 0 {
 		delete(f.waits, id)
 	}
@@ -305,29 +313,40 @@ func (f *futures) next(all, idle bool) (ids []string, ended bool) {
 func (f *futures) lookAt(ids []string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), f.core.CallTimeout) //nolint:forbidigo // a look belongs to no caller
 	defer cancel()
+	f.mu.Lock()
+	begun := f.begun
+	f.mu.Unlock()
 	fates, err := f.queue.Look(ctx, ids)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failure = err
 	if err != nil {
 		if fatal(err) {
-			f.endLocked(ids, outcome{err: err})
+			f.endLocked(ids, begun, outcome{err: err})
 		}
 		return len(ids)
 	}
 	for i, fate := range fates {
 		if fate.State == queue.Dead || fate.State == queue.Done || fate.State == queue.Cancelled || fate.State == queue.Unknown {
-			f.endLocked(ids[i:i+1], outcome{fate: fate})
+			f.endLocked(ids[i:i+1], begun, outcome{fate: fate})
 		}
 	}
 	return max(1, len(fates))
 }
 
-func (f *futures) endLocked(ids []string, o outcome) {
+// endLocked ends waits, of those that had begun when the look was sent: what it has found may be over for others.
+func (f *futures) endLocked(ids []string, begun int, o outcome) {
 	for _, id := range ids {
-		for _, end := range f.waits[id] {
-			end <- o // it has room for one, and gets no other
+		var left []waiter
+		for _, w := range f.waits[id] {
+			if w.number >= begun {
+				left = append(left, w)
+				continue
+			}
+			w.end <- o // it has room for one, and gets no other
 		}
-		delete(f.waits, id)
+		if f.waits[id] = left; len(left) == 0 {
+			delete(f.waits, id)
+		}
 	}
 }

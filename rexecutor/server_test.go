@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,4 +142,36 @@ func TestFullRedisIsEmptiedByWorkersThatStartThen(t *testing.T) {
 	got, err := f.Get(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, answer{"hello x"}, got)
+}
+
+// F25
+func TestGetDoesNotReturnWhatWasThereBeforeIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	waiting, caller, ex := r.client(t), r.direct(t), r.direct(t)
+	require.NoError(t, greet.Handle(ex, hello))
+	work(t, ex)
+	_, err := greet.Future(waiting, "none").Get(t.Context())
+	require.ErrorIs(t, err, rexecutor.ErrNotFound) // connects
+	for i := range 20 {
+		id := fmt.Sprint(i)
+		looked := make(chan struct{})
+		var once sync.Once
+		r.proxy.OnCommand(func(cmd []string) {
+			if slices.Contains(cmd, id) {
+				once.Do(func() { close(looked) })
+			}
+		})
+		r.proxy.Delay(20 * time.Millisecond) // for which the reply to the look is on its way
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = greet.Future(waiting, id).Get(t.Context()) // either is right
+		}()
+		<-looked
+		submit(t, caller, args{}, rexecutor.WithID(id))
+		_, err := greet.Future(waiting, id).Get(t.Context())
+		require.NoError(t, err, i)
+		<-ended
+	}
 }
