@@ -480,6 +480,7 @@ func TestMiddlewareIsAroundTasksOfAllTypes(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, other.Send(t.Context(), ex, args{}, rexecutor.WithID("2")))
 		time.Sleep(time.Second)
+		synctest.Wait()
 		assert.Equal(t, []string{"a greet 1 1 true", "b greet 1 1 true", "a " + other.Name() + " 2 1 true", "b " + other.Name() + " 2 1 true"}, lines)
 	})
 }
