@@ -310,3 +310,30 @@ func TestDeadWorkersLeaveNothingBehind(t *testing.T) {
 		alone.Down(false)
 	})
 }
+
+// F7
+func TestQuickTaskDoesNotWaitBehindASlowOne(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		caller, slow := executor(b.Peer(t)), rexecutor.NewTask[args, answer]("slow")
+		for range 2 {
+			ex := executor(b.Peer(t))
+			require.NoError(t, greet.Handle(ex, hello))
+			require.NoError(t, slow.Handle(ex, func(context.Context, rexecutor.Call[args]) (answer, error) {
+				time.Sleep(time.Minute)
+				return answer{}, nil
+			}))
+			work(t, ex)
+		}
+		for range 200 { // so that more are claimed ahead
+			submit(t, caller, args{})
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		require.NoError(t, slow.Send(t.Context(), caller, args{}))
+		for range 5 {
+			_, err := submit(t, caller, args{}).Get(t.Context())
+			require.NoError(t, err)
+		}
+		assert.Less(t, time.Since(start), time.Second, "the other worker sleeps")
+	})
+}

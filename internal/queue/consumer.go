@@ -20,6 +20,7 @@ const (
 	prefetch     = 16                   // the least of these, where nothing else was asked for
 	maxText      = 4 << 10              // bytes of an error's text that are kept
 	finishPauses = 100 * time.Millisecond
+	stalled      = 100 * time.Millisecond // after which what was claimed ahead is given back, of handlers of several tasks
 )
 
 // Work is how a consumer works.
@@ -45,6 +46,7 @@ type consumer struct {
 	workers sync.WaitGroup
 
 	claims, endings events.Trouble
+	stall           *time.Timer // runs while something waits for a handler; nil without tasks
 
 	mu       sync.Mutex // guards all below; before the claimer's
 	buffer   []*Message // claimed ahead
@@ -67,6 +69,10 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 		Work: w, queue: q, client: q.manager.use(q), base: base, failed: make(chan error, 1), took: quick,
 	}
 	defer c.client.leave()
+	if w.Tasks != nil {
+		c.stall = time.AfterFunc(stalled, c.unload)
+		defer c.stall.Stop()
+	}
 	c.demand = &demand{
 		terms: w.Terms, want: w.Concurrency, stay: always, site: q.manager.core.Events.Site(), deliver: c.deliver, report: c.claimed,
 	}
@@ -111,6 +117,7 @@ func (c *consumer) deliver(claims []Claimed, asked time.Duration) {
 		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.demand, asked, byTimer))
 	}
 	c.startLocked()
+	c.watchLocked()
 	c.mu.Unlock()
 	c.client.claimer.arrived(c.demand, len(claims))
 	c.aim()
@@ -169,6 +176,7 @@ func (c *consumer) work() {
 		m := c.buffer[0]
 		c.buffer[0] = nil
 		c.buffer = c.buffer[1:]
+		c.watchLocked()
 		c.mu.Unlock()
 		c.aim()
 		if m.Context().Err() != nil {
@@ -177,6 +185,35 @@ func (c *consumer) work() {
 			continue
 		}
 		c.serve(m)
+	}
+}
+
+// watchLocked has what was claimed ahead given back unless a handler is free for the next of it soon.
+func (c *consumer) watchLocked() {
+	switch {
+	case c.stall == nil:
+	case len(c.buffer) == 0:
+		c.stall.Stop()
+	default:
+		c.stall.Reset(stalled)
+	}
+}
+
+// unload gives back what was claimed ahead: another consumer may have room for it.
+func (c *consumer) unload() {
+	c.mu.Lock()
+	if c.stopping || len(c.buffer) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	buffer := c.buffer
+	c.buffer = nil
+	c.took = max(c.took, stalled) // so that nothing is claimed ahead again before some handlers were quick
+	c.mu.Unlock()
+	c.aim()
+	for _, m := range buffer {
+		m.giveBack()
+		c.free(m)
 	}
 }
 
