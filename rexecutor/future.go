@@ -248,7 +248,7 @@ func (f *futures) Message(payload string) {
 	ids, ended, fate := queue.EndsIn(payload)
 	f.mu.Lock()
 	if ended != "" {
-		f.endLocked([]string{ended}, outcome{fate: fate})
+		f.endLocked([]string{ended}, f.begun, outcome{fate: fate})
 	}
 	f.fresh = append(f.fresh, ids...)
 	f.mu.Unlock()
