@@ -22,7 +22,7 @@ type workTask struct {
 }
 
 // nothing is a task of no work.
-var nothing = rexecutor.NewTask[[]byte, struct{}]("nothing")
+var nothing = rexecutor.NewTask[[]byte, struct{}]("nothing") //nolint:gochecknoglobals // a constant in all but name
 
 const (
 	doneKey = "tasks_done" // counts the tasks that were handled

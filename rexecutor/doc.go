@@ -26,7 +26,7 @@
 // A submission with the id of another is that other, see [WithID].
 //
 // A worker claims only tasks that it handles, and whose limit of [WithTaskConcurrency] is not reached. An executor has at most 100 tasks: all
-// names that were ever submitted or handled count, until the executor has been empty and unused for a day.
+// names that were ever submitted or handled count, until the executor has had no task, dead ones included, for a day.
 //
 // # Costs
 //

@@ -25,6 +25,8 @@ var (
 	ErrLost = errs.ErrLost
 	// ErrStopped is the cause of a handler's context if [Executor.Work] ends and the grace of [WithStopGrace] is over. No method returns it.
 	ErrStopped = queue.ErrStopped
+	// ErrDead is returned by Send with the id of a task that has failed for good: redrive that, or cancel it and send again.
+	ErrDead = queue.ErrDead
 	// ErrLayout is returned for an executor that a newer version of this library has written.
 	ErrLayout = queue.ErrLayout
 )

@@ -28,7 +28,7 @@ type Executor struct {
 }
 
 // New returns the executor with this name. client is a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of
-// every method.
+// every method. Handlers belong to the value that it returns: [Executor.Work] runs those of its own.
 func New(client core.Client, name string, opts ...Option) *Executor {
 	c := core.Of(client)
 	ex := &Executor{core: c, name: name, handlers: map[string]*handling{}}

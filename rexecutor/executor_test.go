@@ -128,7 +128,7 @@ func TestFailureComesBack(t *testing.T) {
 			case "reject":
 				return answer{}, rexecutor.Reject(errors.New("not this one"))
 			case "snooze":
-				if c.Args.N = int(c.Attempt); time.Now().Second()%60 < 30 {
+				if c.Args.N = c.Attempt; time.Now().Second()%60 < 30 {
 					return answer{}, rexecutor.Snooze(10 * time.Second)
 				}
 				return answer{fmt.Sprint(c.Attempt)}, nil
@@ -574,5 +574,64 @@ func TestDeadWorkersTaskIsDoneByAnother(t *testing.T) {
 		got, err = f.Get(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, answer{"hello x"}, got, "who has lost the claim cannot end the task")
+	})
+}
+
+func TestSendSaysThatTheIDIsThatOfADeadTask(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex := executor(b.Peer(t))
+		require.NoError(t, other.Handle(ex, func(context.Context, rexecutor.Call[args]) (struct{}, error) {
+			return struct{}{}, rexecutor.Reject(errors.New("no"))
+		}))
+		work(t, ex)
+		run := rscheduler.Run{Job: "nightly", Scheduled: time.Now()}
+		require.NoError(t, other.Job(ex, args{})(t.Context(), run))
+		require.NoError(t, other.Send(t.Context(), ex, args{}, rexecutor.WithID("id")))
+		time.Sleep(time.Second)
+		require.ErrorIs(t, other.Send(t.Context(), ex, args{}, rexecutor.WithID("id")), rexecutor.ErrDead)
+		require.NoError(t, other.Job(ex, args{})(t.Context(), run), "a repeated run has sent it before")
+		_, err := other.Submit(t.Context(), ex, args{}, rexecutor.WithID("id"))
+		require.NoError(t, err, "its future has the error")
+	})
+}
+
+func TestBadInputIsRefusedBeforeAnyCall(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		ex, ctx := executor(p), t.Context()
+		submitted := func(task *rexecutor.Task[args, answer], ex *rexecutor.Executor, opts ...rexecutor.SubmitOption) error {
+			_, err := task.Submit(ctx, ex, args{}, opts...)
+			return err
+		}
+		worked := func(opts ...rexecutor.WorkOption) error {
+			ex := executor(p)
+			require.NoError(t, greet.Handle(ex, hello))
+			return ex.Work(ctx, opts...)
+		}
+		named := func(name string, opts ...rexecutor.TaskOption) error {
+			return submitted(rexecutor.NewTask[args, answer](name, opts...), ex)
+		}
+		opened := func(opts ...rexecutor.Option) error { return submitted(greet, executor(p, opts...)) }
+		var none *rexecutor.Future[answer]
+		_, err := none.Get(ctx)
+		for what, err := range map[string]error{
+			"no name": named(""), "control": named("a\nb"), "long": named(strings.Repeat("x", 513)), "attempts": named("a", rexecutor.WithMaxAttempts(-1)),
+			"timeout": named("a", rexecutor.WithTimeout(0)), "back-off": named("a", rexecutor.WithBackoff(nil)), "nil option": named("a", nil),
+			"nil task": submitted(nil, ex), "nil executor": submitted(greet, nil), "executor's name": submitted(greet, rexecutor.New(p, "")),
+			"id": submitted(greet, ex, rexecutor.WithID("")), "delay": submitted(greet, ex, rexecutor.WithDelay(-1)), "group": submitted(greet, ex, rexecutor.WithGroup("")),
+			"priority": submitted(greet, ex, rexecutor.WithPriority(10)), "expiry": submitted(greet, ex, rexecutor.WithExpiry(0)), "wait": submitted(greet, ex, rexecutor.WithWait(-1)),
+			"headers": submitted(greet, ex, rexecutor.WithHeaders(map[string]string{"a": strings.Repeat("x", 5000)})),
+			"TTL":     opened(rexecutor.WithResultTTL(0)), "visibility": opened(rexecutor.WithVisibility(0)), "capacity": opened(rexecutor.WithCapacity(-1)),
+			"codec": opened(rexecutor.WithCodec(nil)), "limit": opened(rexecutor.WithGroupLimit(0)), "concurrency": worked(rexecutor.WithConcurrency(0)),
+			"task concurrency": worked(rexecutor.WithTaskConcurrency(greet, 0)), "unhandled": worked(rexecutor.WithTaskConcurrency(other, 1)),
+			"middleware": worked(rexecutor.Use(nil)), "no handler": worked(rexecutor.Use(func(rexecutor.Handler) rexecutor.Handler { return nil })),
+			"grace": worked(rexecutor.WithStopGrace(-1)), "nothing handled": executor(p).Work(ctx), "nil handler": greet.Handle(ex, nil), "nil future": err,
+			"arguments": rexecutor.NewTask[chan int, answer]("a").Send(ctx, ex, nil), "much": rexecutor.NewTask[[]byte, answer]("a").Send(ctx, ex, make([]byte, 2<<20)),
+		} {
+			require.ErrorIs(t, err, redlatch.ErrInvalid, what)
+		}
+		require.NoError(t, greet.Handle(ex, hello))
+		require.ErrorIs(t, greet.Handle(ex, hello), redlatch.ErrInvalid, "a second one")
+		assert.Empty(t, p.Sent())
 	})
 }

@@ -24,12 +24,32 @@ type Future[R any] struct {
 }
 
 // ID returns the task's id.
-func (f *Future[R]) ID() string { return f.id }
+func (f *Future[R]) ID() string {
+	if f == nil {
+		return ""
+	}
+	return f.id
+}
+
+// wrap says what was being done. A nil future, which comes with an error, is nobody's.
+func (f *Future[R]) wrap(verb string, err error) error {
+	if f == nil {
+		return errs.Wrap("rexecutor", verb, "", err)
+	}
+	return f.ex.wrap(verb, err)
+}
+
+func (f *Future[R]) bad() error {
+	if f == nil {
+		return fmt.Errorf("%w: the future is nil", errs.ErrInvalid)
+	}
+	return f.err
+}
 
 // Status is how a task stands.
 type Status struct {
 	State State
-	// Attempt is how many attempts there were, the one in flight included.
+	// Attempt is how many attempts there were, the one in flight included; of a task that waits for its retry, those before.
 	Attempt int
 	// Err is a [TaskError] for a task that is dead or whose last attempt failed, [ErrExpired], [ErrCancelled], or nil.
 	Err error
@@ -39,12 +59,12 @@ type Status struct {
 // and costs one round trip.
 func (f *Future[R]) Status(ctx context.Context) (Status, error) {
 	s, err := f.status(ctx)
-	return s, f.ex.wrap("status of a task of", err)
+	return s, f.wrap("status of a task of", err)
 }
 
 func (f *Future[R]) status(ctx context.Context) (Status, error) {
-	if f.err != nil {
-		return Status{}, f.err
+	if err := f.bad(); err != nil {
+		return Status{}, err
 	}
 	fates, err := f.ex.queue.Look(ctx, []string{f.id})
 	if err != nil {
@@ -85,17 +105,18 @@ func failureOf(fate queue.Fate) error {
 // It waits until ctx is done, also while Redis does not answer, and then returns the error of the context, with that of the last call if that
 // has failed. It returns redlatch.ErrClosed when the client closes. It ends tasks itself that have expired, also if no worker is there.
 //
-// All futures of an executor in a client share one channel, and one call about once a second for each 100.
+// The client that submitted the task first is told of its end; others learn of it when they ask, about once a second. All futures of an executor in
+// a client share one channel, and one call a second for each 100.
 func (f *Future[R]) Get(ctx context.Context) (R, error) {
 	r, err := f.get(ctx)
-	return r, f.ex.wrap("get the result of a task of", err)
+	return r, f.wrap("get the result of a task of", err)
 }
 
 func (f *Future[R]) get(ctx context.Context) (result R, err error) {
-	switch {
-	case f.err != nil:
-		return result, f.err
-	case ctx == nil:
+	if err := f.bad(); err != nil {
+		return result, err
+	}
+	if ctx == nil {
 		return result, core.ErrNilContext
 	}
 	fate, err := f.ex.futures.wait(ctx, f.id)
@@ -123,8 +144,8 @@ func (f *Future[R]) get(ctx context.Context) (result R, err error) {
 // visibility. Who waits for the result gets [ErrCancelled], which is remembered for the time of [WithResultTTL]. The id is free at once. It
 // waits for Redis as Status does, costs a round trip, and is done once; after redlatch.ErrUnknown it may have been done.
 func (f *Future[R]) Cancel(ctx context.Context) (bool, error) {
-	if f.err != nil {
-		return false, f.ex.wrap("cancel a task of", f.err)
+	if err := f.bad(); err != nil {
+		return false, f.wrap("cancel a task of", err)
 	}
 	ok, err := f.ex.queue.Cancel(ctx, f.id, f.ex.settings.resultTTL)
 	return ok, f.ex.wrap("cancel a task of", err)
@@ -210,7 +231,7 @@ func (f *futures) wait(ctx context.Context, id string) (queue.Fate, error) {
 		}
 		return queue.Fate{}, ctx.Err()
 	case <-f.core.Closing():
-		f.forget(id, end)
+		_ = f.forget(id, end) // the client has closed
 		return queue.Fate{}, errs.ErrClosed
 	}
 }

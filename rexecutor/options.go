@@ -123,7 +123,8 @@ func WithGroupLimit(n int) Option { return executorOption(func(s *settings) { s.
 // WithGroupSkip has the tasks of a group pass one that waits for its retry. By default they wait with it, which keeps their order.
 func WithGroupSkip() Option { return executorOption(func(s *settings) { s.group.Skip = true }) }
 
-// WithMaxAttempts sets after how many attempts a task has failed for good; 0 for no limit. Defaults to 10.
+// WithMaxAttempts sets after how many attempts a task has failed for good; 0 for no limit. That of a submission goes before that of its task, as
+// with the other options that both have. Defaults to 10.
 func WithMaxAttempts(n int) DefaultOption {
 	return defaultOption(func(t *terms) { t.attempts = &n })
 }
@@ -166,7 +167,8 @@ func WithGroup(key string) SubmitOption {
 	return submitOption(func(s *submission) { s.group = &key })
 }
 
-// WithHeaders sets headers, at most 4 KiB as JSON: see [Info]. Those of an observer, such as redlatchotel, are added.
+// WithHeaders sets headers, for what is not part of the arguments: see [Info]. They are UTF-8 and have at most 4 KiB as JSON. Those of an observer,
+// such as redlatchotel, are added.
 func WithHeaders(headers map[string]string) SubmitOption {
 	return submitOption(func(s *submission) { s.headers = headers })
 }
@@ -242,7 +244,7 @@ func taskSettingsOf(opts []TaskOption) (taskSettings, error) {
 			return s, err
 		}
 	}
-	return s, s.terms.check()
+	return s, s.check()
 }
 
 // submissionOf returns the settings of a submission of a task with these terms.

@@ -56,10 +56,15 @@ func (t *Task[A, R]) Submit(ctx context.Context, ex *Executor, args A, opts ...S
 	return t.Future(ex, id), ex.wrap("submit to", err)
 }
 
-// Send submits a task whose result is not kept, and for which nobody waits. It blocks, fails and costs as Submit does.
+// Send submits a task whose result is not kept, and for which nobody waits. It does nothing if a task with the id of [WithID] waits, runs or has
+// ended lately, and returns [ErrDead] if one has failed for good. It blocks, fails and costs as Submit does.
 func (t *Task[A, R]) Send(ctx context.Context, ex *Executor, args A, opts ...SubmitOption) error {
+	return ex.wrap("send to", t.send(ctx, ex, args, opts))
+}
+
+func (t *Task[A, R]) send(ctx context.Context, ex *Executor, args A, opts []SubmitOption) error {
 	_, err := t.submit(ctx, ex, args, opts, unwatched)
-	return ex.wrap("send to", err)
+	return err
 }
 
 // interest says whether anybody waits for the result of a task.
@@ -111,6 +116,8 @@ func (t *Task[A, R]) submit(ctx context.Context, ex *Executor, args A, opts []Su
 			continue // it was free again before this has looked
 		case fates[0].Task != t.name && fates[0].State != queue.Unknown:
 			return "", fmt.Errorf("%w: task %q has the id %q", errs.ErrInvalid, fates[0].Task, ids[0])
+		case fates[0].State == queue.Dead && why == unwatched:
+			return "", ErrDead
 		}
 		return ids[0], nil
 	}
@@ -162,13 +169,18 @@ func (t *Task[A, R]) Future(ex *Executor, id string) *Future[R] {
 }
 
 // Job returns a handler for a job of a scheduler: each run sends the task, under the id of the job and the time of the run, so that a run
-// which is repeated sends it once.
+// which is repeated sends it once. That id goes before one of [WithID]. Jobs of one name, of several schedulers, need several executors or
+// tasks.
 //
 //	err := s.Register("nightly", rscheduler.Cron("0 2 * * *"), Report.Job(ex, args))
 func (t *Task[A, R]) Job(ex *Executor, args A, opts ...SubmitOption) func(ctx context.Context, run rscheduler.Run) error {
 	return func(ctx context.Context, run rscheduler.Run) error {
 		id := fmt.Sprintf("%s@%d", run.Job, run.Scheduled.UnixMicro())
-		return t.Send(ctx, ex, args, append(opts[:len(opts):len(opts)], WithID(id))...)
+		err := t.send(ctx, ex, args, append(opts[:len(opts):len(opts)], WithID(id)))
+		if errors.Is(err, ErrDead) {
+			return nil // it was sent by the run before
+		}
+		return ex.wrap("send to", err)
 	}
 }
 

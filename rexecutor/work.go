@@ -179,7 +179,7 @@ type innermost struct{}
 func (w *worker) chained(use []func(Handler) Handler) (map[string]Handler, error) {
 	chains := map[string]Handler{}
 	for name := range w.handlers {
-		var chain Handler = func(ctx context.Context, info Info) error {
+		chain := func(ctx context.Context, info Info) error {
 			run, _ := ctx.Value(innermost{}).(Handler)
 			return run(ctx, info)
 		}
