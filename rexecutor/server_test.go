@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -174,4 +176,74 @@ func TestGetDoesNotReturnWhatWasThereBeforeIt(t *testing.T) {
 		require.NoError(t, err, i)
 		<-ended
 	}
+}
+
+func TestServersBehaveAlike(t *testing.T) {
+	places := map[string]locktest.Place{"InMemory": locktest.InMemory, "Server": locktest.OnServer, "Cluster": locktest.OnCluster}
+	for name, place := range places {
+		t.Run(name, func(t *testing.T) {
+			place(t, func(t *testing.T, s *locktest.Server) {
+				open := func() *rexecutor.Executor {
+					quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+					return rexecutor.New(s.Client(t, quiet, redlatch.WithCloseGrace(100*time.Millisecond)), "media-"+t.Name())
+				}
+				passThrough(t, open)
+			})
+		})
+	}
+}
+
+// passThrough has several clients submit tasks to workers that handle some of them each, and expects all results in time.
+func passThrough(t *testing.T, open func() *rexecutor.Executor) {
+	t.Helper()
+	const tasks, clients, rounds = 6, 4, 5
+	double := make([]*rexecutor.Task[int, int], tasks)
+	for n := range double {
+		double[n] = rexecutor.NewTask[int, int](fmt.Sprint("double ", n), rexecutor.WithBackoff(func(int) time.Duration { return time.Millisecond }))
+	}
+	for w := range 3 {
+		ex := open()
+		for n := range tasks {
+			if n%3 != w && n != w {
+				continue
+			}
+			require.NoError(t, double[n].Handle(ex, func(_ context.Context, c rexecutor.Call[int]) (int, error) {
+				if c.Args%7 == 0 && c.Attempt == 1 {
+					return 0, fmt.Errorf("the first attempt at %d fails", c.Args)
+				}
+				return 2 * c.Args, nil
+			}))
+		}
+		work(t, ex, rexecutor.WithConcurrency(2), rexecutor.WithTaskConcurrency(double[w], 1))
+	}
+	var wg sync.WaitGroup
+	var worst atomic.Int64
+	for range clients {
+		ex := open()
+		for n := range tasks {
+			wg.Go(func() {
+				for i := range rounds {
+					start, delay := time.Now(), time.Duration(i%2)*50*time.Millisecond
+					opts := []rexecutor.SubmitOption{rexecutor.WithDelay(delay), rexecutor.WithPriority(i % 3)}
+					if n%2 == 0 {
+						opts = append(opts, rexecutor.WithGroup(fmt.Sprint("g", i%2)))
+					}
+					f, err := double[n].Submit(t.Context(), ex, i+7*n, opts...)
+					if !assert.NoError(t, err) {
+						return
+					}
+					got, err := f.Get(t.Context())
+					assert.NoError(t, err)
+					assert.Equal(t, 2*(i+7*n), got)
+					for late := int64(time.Since(start) - delay); ; {
+						if before := worst.Load(); before >= late || worst.CompareAndSwap(before, late) {
+							break
+						}
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	assert.Less(t, time.Duration(worst.Load()), 5*time.Second, "less than a safety check")
 }

@@ -337,3 +337,44 @@ func TestQuickTaskDoesNotWaitBehindASlowOne(t *testing.T) {
 		assert.Less(t, time.Since(start), time.Second, "the other worker sleeps")
 	})
 }
+
+// F21
+func TestWorkersOfDifferentTasksThatAreDueAtOnceDoNotWakeEachOther(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"not paused": 0, "paused": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				peers, caller := []*locktest.Peer{b.Peer(t), b.Peer(t), b.Peer(t)}, executor(b.Peer(t))
+				for n, p := range peers {
+					ex := executor(p)
+					if n == 0 {
+						require.NoError(t, greet.Handle(ex, hello))
+					} else {
+						require.NoError(t, other.Handle(ex, nothing))
+					}
+					work(t, ex)
+				}
+				time.Sleep(time.Second)
+				if pause > 0 {
+					require.NoError(t, caller.Queue().PauseFor(t.Context(), pause))
+				}
+				count := func() (n int) {
+					for _, p := range peers {
+						n += p.Scripts()
+					}
+					return n
+				}
+				before, start := count(), time.Now()
+				f := submit(t, caller, args{}, rexecutor.WithDelay(2*time.Second))
+				o, err := other.Submit(t.Context(), caller, args{}, rexecutor.WithDelay(2*time.Second))
+				require.NoError(t, err)
+				_, err = f.Get(t.Context())
+				require.NoError(t, err)
+				_, err = o.Get(t.Context())
+				require.NoError(t, err)
+				assert.Less(t, time.Since(start), max(2*time.Second, pause)+soon)
+				time.Sleep(time.Second)
+				assert.LessOrEqual(t, count()-before, 30)
+			})
+		})
+	}
+}

@@ -3,8 +3,9 @@
 --
 -- Returns  nothing. It defines due_of, which returns up to n messages that are due, with their scores, of tasks of which counts has some left,
 --          those of the highest priority first, and takes them off counts; first_of, which returns when the first message is due of the
---          tasks of which counts has some left, or a place of a message that was removed is free, µs, or nothing; and pass_on, which has others look in when the first message is due of each
---          task of which counts has none left. What was taken of each lane is no message any more.
+--          tasks of which counts has some left, or a place of a message that was removed is free, µs, or nothing; and pass_on, which has
+--          others look in when the first message is due of each task of which counts has none left, if that is before a time: the first
+--          after as many as taken has for its lane.
 local function due_of(queue, now, n, counts)
   local due, found, level, priority = queue.due, {}, {}, nil
   local function merge()
@@ -42,14 +43,14 @@ local function first_of(due, counts)
   return at
 end
 
-local function pass_on(queue, taken, counts, now)
+local function pass_on(queue, taken, counts, now, before)
   local due = queue.due
   local lane, first = next_lane(due, exact(claimable))
   while lane and lane < 0 do
     if taken[lane] then
       first = redis.call('zrangebyscore', due, exact(lane), exact(lane + width - 1), 'withscores', 'limit', taken[lane], 1)[2]
     end
-    if first and (counts[task_in(lane)] or 0) <= 0 then
+    if first and (counts[task_in(lane)] or 0) <= 0 and due_at(first) < (before or math.huge) then
       queue.task = task_in(lane)
       wake(queue, math.max(due_at(first), now), now)
     end

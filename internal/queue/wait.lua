@@ -54,7 +54,9 @@ if not at or alarm == client then
   redis.call('hdel', meta, 'alarm')
   alarm = nil
   if counts then
-    pass_on({meta = meta, due = due, waiters = waiters, channel = channel}, {}, counts, now)
+    -- It looks in by itself for what is due from then on: of two who notify each other there would be no end.
+    local before = at and (at > tonumber(paused or 0) and at or 0)
+    pass_on({meta = meta, due = due, waiters = waiters, channel = channel}, {}, counts, now, before)
     alarm, alarm_at = unpack(redis.call('hmget', meta, 'alarm', 'alarm_at'))
   end
 end
