@@ -4,7 +4,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("worker", worker)
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}

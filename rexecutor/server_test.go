@@ -2,6 +2,7 @@ package rexecutor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -47,6 +48,12 @@ func (r *rig) client(t *testing.T, opts ...rexecutor.Option) *rexecutor.Executor
 func (r *rig) direct(t *testing.T, opts ...rexecutor.Option) *rexecutor.Executor {
 	t.Helper()
 	return rexecutor.New(connect(t, r.server.Addr()), "media", opts...)
+}
+
+// send sends a task of which nobody wants the result.
+func send(t *testing.T, ex *rexecutor.Executor, opts ...rexecutor.SubmitOption) {
+	t.Helper()
+	require.NoError(t, other.Send(t.Context(), ex, args{}, opts...))
 }
 
 func connect(t *testing.T, addr string) *redlatch.Client {
@@ -246,4 +253,202 @@ func passThrough(t *testing.T, open func() *rexecutor.Executor) {
 	}
 	wg.Wait()
 	assert.Less(t, time.Duration(worst.Load()), 5*time.Second, "less than a safety check")
+}
+
+// F2
+func TestLostReplyLosesNoTaskAndNoResult(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	caller, ex := r.client(t), r.client(t)
+	var runs sync.Map
+	require.NoError(t, greet.Handle(ex, func(ctx context.Context, c rexecutor.Call[args]) (answer, error) {
+		n, _ := runs.LoadOrStore(c.ID, new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+		if c.Args.Name == "cancelled" {
+			<-ctx.Done()
+			return answer{}, ctx.Err()
+		}
+		if c.Args.Name == "fails" {
+			return answer{}, rexecutor.Reject(errors.New("no"))
+		}
+		return hello(ctx, c)
+	}))
+	work(t, ex, rexecutor.WithConcurrency(4))
+	for n := 1; n <= 8; n++ { // submissions, claims, ends, looks and waits, as they come
+		for _, name := range []string{"Ada", "fails", "cancelled"} {
+			r.proxy.DropReply(faulttest.Script, n)
+			f := submit(t, caller, args{Name: name}, rexecutor.WithID(fmt.Sprint(name, n)))
+			if name == "cancelled" {
+				redistest.Eventually(t, patience, "it runs", func() error {
+					if _, ok := runs.Load(f.ID()); !ok {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+				ok, err := f.Cancel(t.Context())
+				require.NoError(t, err)
+				assert.True(t, ok, "it is done once, and says so")
+			}
+			got, err := f.Get(t.Context())
+			var failed *rexecutor.TaskError
+			switch name {
+			case "Ada":
+				require.NoError(t, err)
+				assert.Equal(t, answer{"hello Ada"}, got)
+			case "fails":
+				require.ErrorAs(t, err, &failed)
+				assert.Equal(t, &rexecutor.TaskError{Text: "no", Attempts: 1}, failed)
+			default:
+				require.ErrorIs(t, err, rexecutor.ErrCancelled)
+			}
+			count, ok := runs.Load(f.ID())
+			require.True(t, ok)
+			assert.EqualValues(t, 1, count.(*atomic.Int32).Load(), "%s is done once", f.ID())
+		}
+	}
+	redistest.Eventually(t, patience, "all replies are lost that were to be", func() error {
+		_, err := greet.Future(caller, "none").Status(t.Context())
+		if n := r.proxy.Dropped(); n < 24 {
+			return fmt.Errorf("%d, %w", n, err)
+		}
+		return nil
+	})
+}
+
+// F1
+func TestCancelEndsAHandlerWhereverItRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ex, caller := r.direct(t), r.direct(t)
+	began, causes := make(chan struct{}, 1), make(chan error, 1)
+	require.NoError(t, greet.Handle(ex, func(ctx context.Context, _ rexecutor.Call[args]) (answer, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return answer{"too late"}, nil
+	}))
+	work(t, ex)
+	for range 3 { // its id is free at once
+		f := submit(t, caller, args{}, rexecutor.WithID("id"))
+		<-began
+		ok, err := f.Cancel(t.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.ErrorIs(t, <-causes, rexecutor.ErrCancelled)
+		_, err = f.Get(t.Context())
+		require.ErrorIs(t, err, rexecutor.ErrCancelled)
+	}
+}
+
+// F7
+func TestResultComesThoughConnectionsAreCut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	caller, ex := r.client(t), r.client(t)
+	began, until := make(chan struct{}, 1), make(chan struct{})
+	require.NoError(t, greet.Handle(ex, func(ctx context.Context, c rexecutor.Call[args]) (answer, error) {
+		began <- struct{}{}
+		return block(until)(ctx, c)
+	}))
+	work(t, ex)
+	f := submit(t, caller, args{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.Get(t.Context())
+		ended <- err
+	}()
+	<-began
+	r.proxy.Cut()
+	r.proxy.DropMessages(true) // of the end nobody is told
+	close(until)
+	require.NoError(t, <-ended)
+}
+
+// F8
+func TestTaskOfAKilledWorkerIsDoneByAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	caller := r.direct(t)
+	lag := faulttest.MeasureLag(t, r.server.Addr())
+	child := faulttest.StartChild(t, "worker", r.server.Addr())
+	f := submit(t, caller, args{Name: "x"})
+	redistest.Eventually(t, patience, "it is in flight", func() error {
+		st, err := f.Status(t.Context())
+		if err == nil && st.State != rexecutor.InFlight {
+			err = errors.New(st.State.String())
+		}
+		return err
+	})
+	ex := r.direct(t, rexecutor.WithVisibility(childVisibility))
+	require.NoError(t, greet.Handle(ex, hello))
+	work(t, ex)
+	r.asleep(t, 1)
+	child.Kill()
+	killed := time.Now()
+	got, err := f.Get(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, answer{"hello x"}, got)
+	assert.Less(t, time.Since(killed), childVisibility+time.Second+lag.Late())
+}
+
+const childVisibility = time.Second
+
+// worker claims tasks, and ends none, until it is killed. Args: the address.
+func worker(addr []string) {
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr[0]}))
+	if err == nil {
+		ex := rexecutor.New(c, "media", rexecutor.WithVisibility(childVisibility))
+		err = errors.Join(greet.Handle(ex, block(nil)), ex.Work(context.Background()))
+	}
+	panic(err)
+}
+
+// F21
+func TestIdleWorkersAskForLittle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	caller := r.direct(t)
+	for n := range 6 {
+		ex := r.client(t)
+		if n%2 == 0 {
+			require.NoError(t, greet.Handle(ex, hello))
+		} else {
+			require.NoError(t, other.Handle(ex, nothing))
+		}
+		work(t, ex, rexecutor.WithConcurrency(4))
+	}
+	r.asleep(t, 6)
+	for range 3 {
+		_, err := submit(t, caller, args{}).Get(t.Context())
+		require.NoError(t, err)
+		send(t, caller)
+	}
+	submit(t, caller, args{}, rexecutor.WithDelay(time.Hour))
+	send(t, caller, rexecutor.WithDelay(time.Hour))
+	r.asleep(t, 6)
+	before := r.scripts()
+	time.Sleep(time.Second) // nothing tells of the calls that they do not make
+	assert.Less(t, r.scripts()-before, 15)
+}
+
+// F19
+func TestWorkersGoOnWhenRedisHasLostAll(t *testing.T) {
+	redistest.Long(t)
+	t.Parallel()
+	r := newRig(t)
+	caller, ex := r.direct(t), r.direct(t)
+	require.NoError(t, greet.Handle(ex, hello))
+	work(t, ex)
+	r.asleep(t, 1)
+	lost := submit(t, caller, args{}, rexecutor.WithDelay(time.Hour))
+	require.NoError(t, r.redis.FlushAll(t.Context()).Err())
+	_, err := lost.Get(t.Context())
+	require.ErrorIs(t, err, rexecutor.ErrNotFound)
+	send(t, caller) // its number is that of another task before
+	_, err = submit(t, caller, args{}).Get(t.Context())
+	require.NoError(t, err)
+	start := time.Now()
+	_, err = submit(t, caller, args{}).Get(t.Context())
+	require.NoError(t, err)
+	assert.Less(t, time.Since(start), time.Second)
 }
