@@ -341,6 +341,32 @@ func TestCancelEndsAHandlerWhereverItRuns(t *testing.T) {
 }
 
 // F7
+func TestCancelThatWasNotHeardEndsAHandlerWhenItsWorkerHearsAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ex, caller := r.client(t), r.direct(t)
+	began, causes := make(chan struct{}, 1), make(chan error, 1)
+	require.NoError(t, greet.Handle(ex, func(ctx context.Context, _ rexecutor.Call[args]) (answer, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return answer{}, nil
+	}))
+	work(t, ex)
+	f := submit(t, caller, args{})
+	<-began
+	r.proxy.Refuse(true)
+	r.proxy.Cut()
+	ok, err := f.Cancel(t.Context())
+	require.NoError(t, err)
+	assert.True(t, ok)
+	start := time.Now()
+	r.proxy.Refuse(false)
+	require.ErrorIs(t, <-causes, rexecutor.ErrCancelled)
+	assert.Less(t, time.Since(start), 5*time.Second, "sooner than it is renewed")
+}
+
+// F7
 func TestResultComesThoughConnectionsAreCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

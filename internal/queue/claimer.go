@@ -295,6 +295,8 @@ func (l *claimer) claim(terms Terms, want int) {
 			l.skip(terms)
 			return
 		}
+		l.works.Store(true)
+		l.join() // whoever claims something may be told that it was cancelled, however long it does not sleep
 	}
 	number := c.core.NextNumber()
 	asked := c.core.Clock.Now()
@@ -584,6 +586,9 @@ func (l *claimer) join() {
 
 // Subscribed has the claimer look again: what was published before was not heard.
 func (l *claimer) Subscribed() {
+	if l.works.Load() {
+		l.client.recheck() // some may have been cancelled
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hearing = subscribed

@@ -143,6 +143,20 @@ func (c *client) cancelled(claim string) {
 	}
 }
 
+// recheck has the messages of the queue renewed now, which finds out about those that were cancelled.
+func (c *client) recheck() {
+	m := c.manager
+	m.mu.Lock()
+	live := m.messagesLocked()
+	m.mu.Unlock()
+	now := m.core.Clock.Now()
+	for _, message := range live {
+		if message.queue.full == c.name {
+			m.core.Timers.Set(&message.timer, now)
+		}
+	}
+}
+
 // Holds returns the messages that the client has claimed.
 func (m *Manager) Holds() []presence.Hold {
 	m.mu.Lock()
