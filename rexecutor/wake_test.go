@@ -2,6 +2,7 @@ package rexecutor_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -377,4 +379,96 @@ func TestWorkersOfDifferentTasksThatAreDueAtOnceDoNotWakeEachOther(t *testing.T)
 			})
 		})
 	}
+}
+
+// F7
+func TestWorkersOfDifferentTasksAreWokenByWhateverMakesTheirsDue(t *testing.T) {
+	type places struct {
+		caller   *rexecutor.Executor
+		greeter  *locktest.Peer
+		greeting func() // ends the work of the greeter
+	}
+	makes := map[string]func(t *testing.T, p places) (due time.Duration){
+		"Resume": func(t *testing.T, p places) time.Duration {
+			require.NoError(t, p.caller.Queue().Pause(t.Context()))
+			submit(t, p.caller, args{})
+			submitOther(t, p.caller)
+			time.Sleep(time.Second)
+			require.NoError(t, p.caller.Queue().Resume(t.Context()))
+			return 0
+		},
+		"the end of a pause": func(t *testing.T, p places) time.Duration {
+			require.NoError(t, p.caller.Queue().PauseFor(t.Context(), 3*time.Second))
+			submit(t, p.caller, args{})
+			submitOther(t, p.caller, rexecutor.WithDelay(time.Second))
+			return 3 * time.Second
+		},
+		"RedriveAll": func(t *testing.T, p places) time.Duration {
+			require.NoError(t, p.caller.Queue().Pause(t.Context()))
+			_, err := submit(t, p.caller, args{}, rexecutor.WithExpiry(time.Millisecond)).Get(t.Context())
+			require.ErrorIs(t, err, rexecutor.ErrExpired)
+			f := submitOther(t, p.caller, rexecutor.WithExpiry(time.Millisecond))
+			_, err = f.Get(t.Context())
+			require.ErrorIs(t, err, rexecutor.ErrExpired)
+			require.NoError(t, p.caller.Queue().Resume(t.Context()))
+			time.Sleep(20 * time.Second)
+			n, err := p.caller.Queue().RedriveAll(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 2, n)
+			return 0
+		},
+		"the one that is to look in leaves": func(t *testing.T, p places) time.Duration {
+			submitOther(t, p.caller, rexecutor.WithDelay(4*time.Second))
+			submit(t, p.caller, args{}, rexecutor.WithDelay(3*time.Second))
+			time.Sleep(time.Second)
+			p.greeting()
+			return 3 * time.Second
+		},
+		"the one that is to look in dies": func(t *testing.T, p places) time.Duration {
+			submitOther(t, p.caller, rexecutor.WithDelay(4*time.Second))
+			submit(t, p.caller, args{}, rexecutor.WithDelay(3*time.Second))
+			time.Sleep(time.Second)
+			p.greeter.Blackhole(true)
+			return 3 * time.Second
+		},
+	}
+	for name, act := range makes {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := places{caller: executor(b.Peer(t)), greeter: b.Peer(t, redlatch.WithCloseGrace(0))}
+				done := make(chan string, 10)
+				greeters := []*rexecutor.Executor{executor(p.greeter), executor(b.Peer(t))}
+				others := executor(b.Peer(t))
+				require.NoError(t, other.Handle(others, func(context.Context, rexecutor.Call[args]) (struct{}, error) {
+					done <- "other"
+					return struct{}{}, nil
+				}))
+				greeted := func(context.Context, rexecutor.Call[args]) (answer, error) {
+					done <- "greet"
+					return answer{}, nil
+				}
+				require.NoError(t, greet.Handle(greeters[1], greeted))
+				work(t, greeters[1])
+				work(t, others)
+				time.Sleep(time.Second)
+				require.NoError(t, greet.Handle(greeters[0], greeted))
+				p.greeting = work(t, greeters[0])
+				time.Sleep(time.Second)
+				due := act(t, p)
+				start := time.Now()
+				got := []string{<-done, <-done}
+				slices.Sort(got)
+				assert.Equal(t, []string{"greet", "other"}, got)
+				assert.Less(t, time.Since(start), due+soon)
+				p.greeter.Blackhole(false)
+			})
+		})
+	}
+}
+
+func submitOther(t *testing.T, ex *rexecutor.Executor, opts ...rexecutor.SubmitOption) *rexecutor.Future[struct{}] {
+	t.Helper()
+	f, err := other.Submit(t.Context(), ex, args{}, opts...)
+	require.NoError(t, err)
+	return f
 }

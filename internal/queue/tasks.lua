@@ -11,7 +11,7 @@ local function due_of(queue, now, n, counts)
   local function merge()
     table.sort(level, function(a, b) return a.at < b.at or a.at == b.at and a.member < b.member end)
     for _, m in ipairs(level) do
-      local task = task_of(m.member)
+      local task = m.task
       if #found < 2 * n and counts[task] > 0 then
         counts[task], found[#found + 1], found[#found + 2] = counts[task] - 1, m.member, m.score
       end
@@ -25,7 +25,7 @@ local function due_of(queue, now, n, counts)
     priority = math.floor(-lane / width / 101)
     local last, most = split(lane, now), math.min(counts[task_in(lane)] or 0, n - #found / 2)
     local ready = most > 0 and first <= last and redis.call('zrangebyscore', due, exact(lane), exact(last), 'withscores', 'limit', 0, most) or {}
-    for i = 1, #ready, 2 do level[#level + 1] = {member = ready[i], score = ready[i + 1], at = due_at(ready[i + 1])} end
+    for i = 1, #ready, 2 do level[#level + 1] = {member = ready[i], score = ready[i + 1], at = due_at(ready[i + 1]), task = task_in(lane)} end
     lane, first = next_lane(due, exact(lane + width))
   end
   merge()
