@@ -43,7 +43,7 @@ for _, who in ipairs(counts and redis.call('zrangebyscore', waiters, '-inf', str
   redis.call('hdel', meta, 'w:' .. who)
 end
 redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
-for _, field in ipairs(counts and redis.call('exists', waiters) == 0 and redis.call('hkeys', meta) or {}) do
+for _, field in ipairs(counts and redis.call('exists', waiters) == 0 and redis.call('hgetall', meta) or {}) do
   if string.sub(field, 1, 2) == 'w:' then redis.call('hdel', meta, field) end -- the key had expired: all have died
 end
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
