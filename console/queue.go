@@ -30,6 +30,8 @@ type queuePage struct {
 	Looked     looked // of the errors
 	MoreErrors int
 
+	Hour []hourChart
+
 	Messages []inspect.Message
 	After    string // the address of the next messages
 	Found    looked // of a search
@@ -91,6 +93,11 @@ func (h *handler) queue(r *request) (any, error) {
 	if p.Stats, err = inspect.QueueOf(h.client, name).Stats(r.ctx); err != nil {
 		return nil, err
 	}
+	minutes, err := inspect.QueueOf(h.client, name).Series(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.Hour = hourOf(minutes)
 	for i, n := range []int{p.Stats.Delayed, p.Stats.Ready, p.Stats.InFlight, p.Stats.Dead} {
 		state := inspect.StateName(inspect.States()[i])
 		p.Tabs = append(p.Tabs, tab{state, queueAddress(name, "state", state), n})

@@ -163,6 +163,13 @@ func (j job) write(w io.Writer) error {
 		err = errors.Join(err, row(w, name, strings.TrimSuffix(line, "\n")))
 		name = ""
 	}
+	for _, tried := range j.History {
+		took := "did not end"
+		if tried.Took >= 0 {
+			took = "took " + tried.Took.Round(time.Millisecond).String()
+		}
+		err = errors.Join(err, row(w, "attempt "+at(tried.Started), took+", "+tried.Where+": "+inspect.FirstLine(tried.Err)))
+	}
 	if j.Payload != nil {
 		text, failed := json.Marshal(j.Payload)
 		err = errors.Join(err, failed, row(w, "payload", string(text)))

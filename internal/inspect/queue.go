@@ -104,13 +104,18 @@ type Message struct {
 	Attempt  int
 	DueAt    time.Time
 	Error    string
-	Payload  any // nil if it is not to be shown
+	History  []Attempt `json:",omitempty"`
+	Payload  any       // nil if it is not to be shown
 }
+
+// Attempt is an attempt of a message that failed, or whose claim ran out.
+type Attempt = rdelayedqueue.Attempt
 
 // MessageOf returns what is shown of a message, with its payload as [Decoded] returns it if it is to be shown.
 func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
 	m := Message{
 		ID: e.ID, Group: e.Group, Priority: e.Priority, State: StateName(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
+		History: e.History,
 	}
 	if payload {
 		m.Payload = Decoded(e.Raw)

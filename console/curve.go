@@ -1,0 +1,84 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// The size of a chart of minutes, in its units.
+const (
+	minuteWidth = 4
+	chartHeight = 40
+)
+
+// hourChart is what happened in the last hour, minute by minute.
+type hourChart struct {
+	Text string
+	Bars []hourBars // drawn one over the other
+}
+
+// hourBars are bars of one kind.
+type hourBars struct{ What, Shape string }
+
+// hourOf returns charts of a queue.
+func hourOf(minutes []rdelayedqueue.Minute) []hourChart {
+	var offered, done, failed, dead, late []float64
+	var sum rdelayedqueue.Minute
+	for _, m := range minutes {
+		offered, done = append(offered, float64(m.Offered)), append(done, float64(m.Done))
+		failed, dead = append(failed, float64(m.Failed)), append(dead, float64(m.Dead))
+		late = append(late, m.Lateness.Seconds())
+		sum.Offered, sum.Done, sum.Failed, sum.Dead = sum.Offered+m.Offered, sum.Done+m.Done, sum.Failed+m.Failed, sum.Dead+m.Dead
+		sum.Lateness = max(sum.Lateness, m.Lateness)
+	}
+	return []hourChart{
+		{
+			fmt.Sprintf("%d offered, %d done, at most %.0f and %.0f a minute", sum.Offered, sum.Done, most(offered), most(done)),
+			[]hourBars{{"offered", barsOf(offered, most(offered, done))}, {"done", lineOf(done, most(offered, done))}},
+		},
+		{
+			inspect.N(sum.Failed, "attempt", "attempts") + " failed, " + inspect.N(sum.Dead, "message", "messages") + " became dead",
+			[]hourBars{{"failed", barsOf(failed, most(failed, dead))}, {"dead", barsOf(dead, most(failed, dead))}},
+		},
+		{"claimed up to " + sum.Lateness.Round(time.Millisecond).String() + " late", []hourBars{{"late", barsOf(late, most(late))}}},
+	}
+}
+
+// most returns the greatest of some values, and 0 for none.
+func most(all ...[]float64) (n float64) {
+	for _, values := range all {
+		for _, v := range values {
+			n = max(n, v)
+		}
+	}
+	return n
+}
+
+// barsOf returns the shape of a bar for each value. What is not 0 is seen.
+func barsOf(values []float64, top float64) string {
+	var shape strings.Builder
+	for i, v := range values {
+		if height := math.Ceil(chartHeight * v / max(top, 1e-9)); v > 0 {
+			fmt.Fprintf(&shape, "M%d %dh%dv%.0fh-%dz", minuteWidth*i, chartHeight, minuteWidth-1, -height, minuteWidth-1)
+		}
+	}
+	return shape.String()
+}
+
+// lineOf returns the shape of a line through values.
+func lineOf(values []float64, top float64) string {
+	var shape strings.Builder
+	for i, v := range values {
+		letter := 'L'
+		if i == 0 {
+			letter = 'M'
+		}
+		fmt.Fprintf(&shape, "%c%d %.1f", letter, minuteWidth*i+minuteWidth/2, chartHeight-chartHeight*v/max(top, 1e-9))
+	}
+	return shape.String()
+}
