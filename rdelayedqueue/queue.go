@@ -240,7 +240,7 @@ func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 	if err := q.check(id); err != nil {
 		return false, q.wrap("cancel in", err)
 	}
-	ok, err := q.queue.Cancel(ctx, id, 0)
+	ok, err := q.queue.Cancel(ctx, id)
 	return ok, q.wrap("cancel in", err)
 }
 

@@ -231,6 +231,18 @@ func (q *Queue) RedriveAll(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// Cancel is [Future.Cancel] for a task of any name.
+func (q *Queue) Cancel(ctx context.Context, id string) (ok bool, err error) {
+	err = q.do("cancel a task of", func() (err error) {
+		if err := queue.CheckText("id", id); err != nil {
+			return err
+		}
+		ok, err = q.ex.queue.CancelTask(ctx, id, "", q.ex.settings.resultTTL)
+		return err
+	})
+	return ok, err
+}
+
 // Purge removes all tasks of a state for good, and returns their number. Their futures return [ErrNotFound]. It costs a round trip for each 100.
 func (q *Queue) Purge(ctx context.Context, s State) (n int, err error) {
 	err = q.do("purge", func() (err error) {

@@ -635,3 +635,34 @@ func TestBadInputIsRefusedBeforeAnyCall(t *testing.T) {
 		assert.Empty(t, p.Sent())
 	})
 }
+
+func TestCancelOfAnotherTasksIDIsRefused(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex := executor(b.Peer(t))
+		f := submit(t, ex, args{}, rexecutor.WithID("id"), rexecutor.WithDelay(time.Hour))
+		ok, err := other.Future(ex, "id").Cancel(t.Context())
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
+		assert.False(t, ok)
+		_, err = f.Status(t.Context())
+		require.NoError(t, err, "it is there")
+		ok, err = ex.Queue().Cancel(t.Context(), "id")
+		require.NoError(t, err)
+		assert.True(t, ok)
+		_, err = f.Get(t.Context())
+		require.ErrorIs(t, err, rexecutor.ErrCancelled)
+	})
+}
+
+func TestMiddlewareWithAForeignContextFailsItsTasks(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex := executor(b.Peer(t))
+		require.NoError(t, greet.Handle(ex, hello))
+		work(t, ex, rexecutor.Use(func(next rexecutor.Handler) rexecutor.Handler {
+			return func(_ context.Context, info rexecutor.Info) error { return next(t.Context(), info) }
+		}))
+		_, err := submit(t, ex, args{}).Get(t.Context())
+		var failed *rexecutor.TaskError
+		require.ErrorAs(t, err, &failed)
+		assert.Contains(t, failed.Text, "middleware")
+	})
+}

@@ -141,13 +141,13 @@ func (f *Future[R]) get(ctx context.Context) (result R, err error) {
 
 // Cancel removes the task, wherever it is, and returns false if there is none, or it has ended. The context of a handler that runs ends
 // with the cause [ErrCancelled], and what it returns is ignored; its worker is notified at once, or finds out when it renews its claim, after a third of the
-// visibility. Who waits for the result gets [ErrCancelled], which is remembered for the time of [WithResultTTL]. The id is free at once. It
-// waits for Redis as Status does, costs a round trip, and is done once; after redlatch.ErrUnknown it may have been done.
+// visibility. Who waits for the result gets [ErrCancelled], which is remembered for the time of [WithResultTTL]. The id is free at once. The
+// id of another task is redlatch.ErrInvalid. It waits for Redis as Status does, costs a round trip, and is done once; after redlatch.ErrUnknown it may have been done.
 func (f *Future[R]) Cancel(ctx context.Context) (bool, error) {
 	if err := f.bad(); err != nil {
 		return false, f.wrap("cancel a task of", err)
 	}
-	ok, err := f.ex.queue.Cancel(ctx, f.id, f.ex.settings.resultTTL)
+	ok, err := f.ex.queue.CancelTask(ctx, f.id, f.task, f.ex.settings.resultTTL)
 	return ok, f.ex.wrap("cancel a task of", err)
 }
 

@@ -196,8 +196,9 @@ func WithStopGrace(d time.Duration) WorkOption {
 }
 
 // Use wraps the handlers of all tasks in middleware, the first one outermost. It is called once for each task, when Work begins; the
-// handler that it returns is called for each attempt, and may return without calling next: with an error the attempt has failed, and
-// without one the task is done with the zero value as its result. Nil middleware, and one that returns nil, are redlatch.ErrInvalid.
+// handler that it returns is called for each attempt. It passes on its context, or one that descends from it, and may return without calling
+// next: with an error the attempt has failed, and without one the task is done with the zero value as its result. Nil middleware, and one that
+// returns nil, are redlatch.ErrInvalid.
 func Use(middleware ...func(next Handler) Handler) WorkOption {
 	return workOption(func(s *workSettings) { s.use = append(s.use, middleware...) })
 }

@@ -180,7 +180,10 @@ func (w *worker) chained(use []func(Handler) Handler) (map[string]Handler, error
 	chains := map[string]Handler{}
 	for name := range w.handlers {
 		chain := func(ctx context.Context, info Info) error {
-			run, _ := ctx.Value(innermost{}).(Handler)
+			run, ok := ctx.Value(innermost{}).(Handler)
+			if !ok {
+				return Reject(errors.New("a middleware has passed on a context that does not descend from its own"))
+			}
 			return run(ctx, info)
 		}
 		for _, middleware := range slices.Backward(use) {

@@ -205,7 +205,7 @@ func (a *app) execCancel() *cobra.Command {
 			if err := a.confirm(ctx, yes, fmt.Sprintf("cancel the task %q of %q?", args[1], args[0])); err != nil {
 				return err
 			}
-			ok, err := rexecutor.NewTask[any, any]("any").Future(ex, args[1]).Cancel(ctx)
+			ok, err := ex.Queue().Cancel(ctx, args[1])
 			if err != nil {
 				return err
 			}

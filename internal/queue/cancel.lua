@@ -17,9 +17,9 @@
 -- ARGV[2]  number of the call
 -- ARGV[3]  prefix of the clients' channels, of which one is notified of an x and the number of the claim
 -- ARGV[4]  for how long to remember what was removed in a queue of tasks, ms
--- ARGV[5..n]  ids
+-- ARGV[5..n]  ids; in a queue of tasks after the task that it has to be, or nothing, and a \1
 --
--- Returns  an array: for each id 1 if it was removed, 0 if there is none; or as once.lua says
+-- Returns  an array: for each id 1 if it was removed, 0 if there is none, 2 if it is another task; or as once.lua says
 local meta, record, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local waiters, groups, places, done, receipts = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local layout, number, channel, keep, asked = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
@@ -30,11 +30,13 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
   local now = time[1] * 1000000 + time[2]
   local reply, ids, from, members, numbers, found, tell = {}, {}, {}, {}, {}, {}, {}
   for i = 5, #asked do
-    local id = asked[i]
-    local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
+    local task, id = string.match(asked[i], '^([^\1]*)\1(.*)$')
+    id = id or asked[i]
+    local body = redis.call('hget', bodies, id) or ''
+    local member, other = string.sub(body, 1, 16) .. id, task and task ~= '' and task_terms(string.match(body, '^[^\n]*', 26) or '') ~= task
     local ends = redis.call('zscore', flight, member)
     local place = ends and flight or redis.call('zscore', due, member) and due or redis.call('zscore', dead, member) and dead
-    reply[i - 4] = place and not found[id] and 1 or 0
+    reply[i - 4] = place and not found[id] and (other and 2 or 1) or 0
     if reply[i - 4] == 1 then
       found[id], ids[#ids + 1], from[#from + 1], members[#members + 1] = true, id, place, member
       local claim, client = string.match(redis.call('hget', claims, id) or '', '^[hr](' .. string.rep('%d', 16) .. ')%d* (.*)$')

@@ -2,21 +2,37 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // cancellation is a message that is to be removed.
 type cancellation struct {
 	id   string
+	task string        // that it has to be; empty for any
 	keep time.Duration // for how long it is remembered that a task was; 0 for a message that is none
 }
 
-// Cancel removes a message. That a task was cancelled is remembered for a time, which is 0 for other messages.
-func (q *Queue) Cancel(ctx context.Context, id string, keep time.Duration) (bool, error) {
-	return edit(ctx, q, func(c *client) *batcher[cancellation] { return &c.cancels }, cancellation{id, keep})
+// Cancel removes a message.
+func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
+	n, err := edit(ctx, q, func(c *client) *batcher[cancellation] { return &c.cancels }, cancellation{id: id})
+	return n == 1, err
 }
+
+// CancelTask removes a message of a task, or of any if that is empty, and remembers it for a time.
+func (q *Queue) CancelTask(ctx context.Context, id, task string, keep time.Duration) (bool, error) {
+	n, err := edit(ctx, q, func(c *client) *batcher[cancellation] { return &c.cancels }, cancellation{id, task, keep})
+	if n == isOther && err == nil {
+		err = fmt.Errorf("%w: another task has the id %q", errs.ErrInvalid, id)
+	}
+	return n == 1, err
+}
+
+// isOther is what cancel.lua says of another task.
+const isOther = 2
 
 // move is a message that is to be due at another time.
 type move struct {
@@ -26,20 +42,20 @@ type move struct {
 
 // Reschedule sets anew when a message that waits is due.
 func (q *Queue) Reschedule(ctx context.Context, id string, delay time.Duration) (bool, error) {
-	return edit(ctx, q, func(c *client) *batcher[move] { return &c.moves }, move{id, delay})
+	n, err := edit(ctx, q, func(c *client) *batcher[move] { return &c.moves }, move{id, delay})
+	return n == 1, err
 }
 
-// edit has one of the client's batchers carry out an operation on a message.
-func edit[T any](ctx context.Context, q *Queue, of func(*client) *batcher[T], value T) (bool, error) {
+// edit has one of the client's batchers carry out an operation on a message, and returns what the script says of it.
+func edit[T any](ctx context.Context, q *Queue, of func(*client) *batcher[T], value T) (int64, error) {
 	if err := q.ready(ctx); err != nil {
-		return false, err
+		return 0, err
 	}
 	c := q.manager.use(q)
 	defer c.leave()
 	b := of(c)
 	r := b.addAll(value)
-	n, err := r.entries[0].outcome(b.wait(ctx, r))
-	return n == 1, err
+	return r.entries[0].outcome(b.wait(ctx, r))
 }
 
 // Redrive makes one dead letter due again.

@@ -3,6 +3,7 @@ package queue
 import (
 	_ "embed"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -341,7 +342,11 @@ func (k *keys) cancels(client string, n callNumber, batch []*entry[cancellation]
 	numKeys := len(args)
 	args = append(args, layout, n.number, k.channel, keep.Milliseconds())
 	for _, e := range batch {
-		args = append(args, e.value.id)
+		id := e.value.id
+		if keep > 0 {
+			id = url.QueryEscape(e.value.task) + "\x01" + id
+		}
+		args = append(args, id)
 	}
 	return cancelScript.Call(numKeys, args...)
 }

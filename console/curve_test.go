@@ -1,0 +1,34 @@
+package console
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+func TestChartsSayWhatHappenedInTheHour(t *testing.T) {
+	minutes := make([]rdelayedqueue.Minute, 60)
+	minutes[0] = rdelayedqueue.Minute{Offered: 4, Done: 2, Failed: 1}
+	minutes[59] = rdelayedqueue.Minute{Offered: 1, Done: 4, Dead: 2, Lateness: 1500 * time.Millisecond}
+	charts := hourOf(minutes)
+	assert.Equal(t, "5 offered, 6 done, at most 4 and 4 a minute", charts[0].Text)
+	assert.Equal(t, "1 attempt failed, 2 messages became dead", charts[1].Text)
+	assert.Equal(t, "claimed up to 1.5s late", charts[2].Text)
+	assert.Equal(t, hourBars{"offered", "M0 40h3v-40h-3zM236 40h3v-10h-3z"}, charts[0].Bars[0])
+	assert.Regexp(t, `^M2 20\.0L6 40\.0.*L238 0\.0$`, charts[0].Bars[1].Shape)
+	assert.Equal(t, []hourBars{{"failed", "M0 40h3v-20h-3z"}, {"dead", "M236 40h3v-40h-3z"}}, charts[1].Bars)
+	assert.Equal(t, []hourBars{{"late", ""}}, hourOf(make([]rdelayedqueue.Minute, 60))[2].Bars, "nothing has happened")
+}
+
+func TestPageOfAQueueHasItsLastHour(t *testing.T) {
+	s := newSite(t)
+	bury(t, s.client, "mails", func(string) string { return "no luck" }, "m-1", "m-2")
+	_, text := s.get(t, "queue?name=mails")
+	assert.Contains(t, text, "2 offered, 0 done")
+	assert.Contains(t, text, "2 messages became dead")
+	_, text = s.get(t, "message?name=mails&id=m-1")
+	assert.Regexp(t, `(?s)Last attempts.*client\?id=.*<td>no luck</td>`, text)
+}
