@@ -51,8 +51,8 @@ func (a *app) queueStats() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats NAME", Aliases: []string{"info"}, Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
 		Long: `How many messages are in each state. "being retried" are those that are delayed, ready or in flight, and have had an
-attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
-setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
+attempt that ended with an error, or whose claim ran out; other delayed ones are meant for later. After how many attempts a
+message is dead is a setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
 been due, "oldest" in JSON. "group waits" is of how many groups a message waits for another one; "priority 9" and the like are the
 messages with that priority that are delayed or ready.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
