@@ -21,7 +21,7 @@ import (
 )
 
 func (a *app) queue() *cobra.Command {
-	return a.group("queue", "Look at a delayed queue, and operate it", []string{kinds.Queue}, a.queueStats(), a.queueTail(), a.queueList(), a.queueGet(),
+	return a.group("queue", "Look at a delayed queue, and operate it", []string{kinds.Queue}, a.queueStats(), a.queueErrors(), a.queueTail(), a.queueList(), a.queueGet(),
 		a.queueCancel(), a.queueRedrive(), a.queuePurge(),
 		a.queuePause(), a.queueResume())
 }
@@ -104,6 +104,52 @@ func (a *app) thereIs(ctx context.Context, name string) error {
 		return nil //nolint:nilerr // as said above
 	}
 	return &exit{exitFailed, fmt.Errorf("there is no queue %q", name)}
+}
+
+// errorCount is an error of a queue, and how many messages have it.
+type errorCount struct {
+	Error         string
+	Dead, Retried int
+}
+
+func (a *app) queueErrors() *cobra.Command {
+	return &cobra.Command{
+		Use: "errors NAME", Short: "The errors of a queue by their first line, and how many messages have each", Example: "  redlatch queue errors mails",
+		Args: exactly(1),
+		Long: `The errors of a queue by their first line, the most frequent first, and how many messages have each: dead ones, and those that
+are being retried. It looks at up to 10,000 messages of each state, of dead letters at the newest, for as long as there is time.`,
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			s, err := a.stats(ctx, inspect.QueueOf(c, args[0]), args[0])
+			if err != nil {
+				return err
+			}
+			var surveys []inspect.Survey
+			for _, state := range inspect.States() {
+				if state == rdelayedqueue.Dead && s.Dead == 0 || state != rdelayedqueue.Dead && s.Failed == 0 {
+					continue
+				}
+				v, err := inspect.SurveyOf(ctx, c, args[0], state)
+				if err != nil {
+					return err
+				}
+				if v.More {
+					a.hint("of the messages that are %s only %d were looked at", inspect.StateName(state), len(v.Messages))
+				}
+				surveys = append(surveys, v)
+			}
+			all := []errorCount{} // none is a list too, in JSON
+			for _, g := range inspect.Groups(surveys...) {
+				all = append(all, errorCount{g.Line, g.Dead, g.Waiting})
+			}
+			return a.list(all, func(w io.Writer) error {
+				err := row(w, "DEAD", "RETRIED", "ERROR")
+				for _, e := range all {
+					err = errors.Join(err, row(w, e.Dead, e.Retried, e.Error))
+				}
+				return err
+			})
+		}),
+	}
 }
 
 func (a *app) queueTail() *cobra.Command {

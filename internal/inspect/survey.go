@@ -86,7 +86,7 @@ func (l *surveyor) read(ctx context.Context, cursor string, n int, until string)
 				return all, "", nil
 			}
 			m := MessageOf(e, false)
-			m.Error = strings.Clone(cut(m.Error, surveyText))
+			m.Error, m.History = strings.Clone(cut(m.Error, surveyText)), nil
 			all = append(all, m)
 		}
 	}
