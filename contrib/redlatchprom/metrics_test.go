@@ -174,14 +174,14 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 		for _, kind := range []string{"lock", "fair_lock", "rw_lock", "permits", "once", "election"} {
 			assert.Zero(t, value(t, registry, "redlatch_lost_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
-		for _, kind := range []string{"queue", "scheduler"} {
+		for _, kind := range []string{"queue", "executor", "scheduler"} {
 			assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
 	}
 	for _, result := range []string{"renewed", "lost", "failed"} {
 		assert.Zero(t, value(t, registry, "redlatch_renewals_total", fmt.Sprintf("result=%q", result)))
 	}
-	assert.Equal(t, 12+4+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
+	assert.Equal(t, 12+6+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
 }
 
 func TestMetricsOfQueues(t *testing.T) {
