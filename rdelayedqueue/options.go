@@ -101,14 +101,14 @@ func (s *offering) validate() error {
 			return err
 		}
 	}
-	switch attempts := or(s.own.Attempts, 0); {
-	case s.replace && s.id == nil:
+	if s.replace && s.id == nil {
 		return fmt.Errorf("%w: WithReplace needs an id of WithID", errs.ErrInvalid)
-	case attempts < 0 || attempts > maxAttempts:
-		return fmt.Errorf("%w: number of attempts %d is not between 0 and %d", errs.ErrInvalid, attempts, maxAttempts)
 	}
-	if p := or(s.own.Priority, 0); p < 0 || p > queue.MaxPriority {
-		return fmt.Errorf("%w: priority %d is not between 0 and %d", errs.ErrInvalid, p, queue.MaxPriority)
+	if err := errs.Within("number of attempts", or(s.own.Attempts, 0), 0, maxAttempts); err != nil {
+		return err
+	}
+	if err := errs.Within("priority", or(s.own.Priority, 0), 0, queue.MaxPriority); err != nil {
+		return err
 	}
 	if s.group != nil {
 		if err := queue.CheckText("group", *s.group); err != nil {
@@ -324,8 +324,8 @@ func (s *settings) validate() error {
 		{"concurrency", s.concurrency, 1, 100_000},
 		{"prefetch", or(s.prefetch, 0), 0, 100},
 	} {
-		if n.value < n.least || n.value > n.most {
-			return fmt.Errorf("%w: %s %d is not between %d and %d", errs.ErrInvalid, n.what, n.value, n.least, n.most)
+		if err := errs.Within(n.what, n.value, n.least, n.most); err != nil {
+			return err
 		}
 	}
 	for _, d := range []struct {

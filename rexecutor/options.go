@@ -195,7 +195,7 @@ func WithStopGrace(d time.Duration) WorkOption {
 	return workOption(func(s *workSettings) { s.stopGrace = d })
 }
 
-// Use wraps the handlers of all tasks in middleware, the first one outermost. It is called once for each task, when Work begins; the
+// Use wraps the handlers of all tasks in middleware, the first one outermost. It is called once, when Work begins; the
 // handler that it returns is called for each attempt. It passes on its context, or one that descends from it, and may return without calling
 // next: with an error the attempt has failed, and without one the task is done with the zero value as its result. Nil middleware, and one that
 // returns nil, are redlatch.ErrInvalid.
@@ -211,10 +211,10 @@ func executorSettings(opts []Option) (settings, error) {
 	if core.IsNil(s.codec) {
 		return s, fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	}
-	if err := within("capacity", s.room.Capacity, 0, 1<<30); err != nil {
+	if err := errs.Within("capacity", s.room.Capacity, 0, 1<<30); err != nil {
 		return s, err
 	}
-	if err := within("group limit", s.group.Limit, 1, 10_000); err != nil {
+	if err := errs.Within("group limit", s.group.Limit, 1, 10_000); err != nil {
 		return s, err
 	}
 	for _, d := range []struct {
@@ -280,12 +280,12 @@ func submissionOf(t terms, opts []SubmitOption) (submission, error) {
 
 func (t terms) check() error {
 	if t.attempts != nil {
-		if err := within("number of attempts", *t.attempts, 0, 1<<30); err != nil {
+		if err := errs.Within("number of attempts", *t.attempts, 0, 1<<30); err != nil {
 			return err
 		}
 	}
 	if t.priority != nil {
-		if err := within("priority", *t.priority, 0, queue.MaxPriority); err != nil {
+		if err := errs.Within("priority", *t.priority, 0, queue.MaxPriority); err != nil {
 			return err
 		}
 	}
@@ -300,20 +300,13 @@ func workSettingsOf(opts []WorkOption) (workSettings, error) {
 	if err := option.Apply(opts, &s, WorkOption.setWork); err != nil {
 		return s, err
 	}
-	if err := within("concurrency", s.concurrency, 1, 100_000); err != nil {
+	if err := errs.Within("concurrency", s.concurrency, 1, 100_000); err != nil {
 		return s, err
 	}
 	for name, n := range s.limits {
-		if err := within(fmt.Sprintf("concurrency of task %q", name), n, 1, 100_000); err != nil {
+		if err := errs.Within(fmt.Sprintf("concurrency of task %q", name), n, 1, 100_000); err != nil {
 			return s, err
 		}
 	}
 	return s, errs.Between("stop grace", s.stopGrace, 0, time.Hour)
-}
-
-func within(what string, n, least, most int) error {
-	if n < least || n > most {
-		return fmt.Errorf("%w: %s %d is not between %d and %d", errs.ErrInvalid, what, n, least, most)
-	}
-	return nil
 }

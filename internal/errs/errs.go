@@ -81,6 +81,14 @@ func Between(what string, d, least, most time.Duration) error {
 	return nil
 }
 
+// Within returns [ErrInvalid] for a number that is lower or higher than it may be.
+func Within(what string, n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("%w: %s %d is not between %d and %d", ErrInvalid, what, n, least, most)
+	}
+	return nil
+}
+
 // Of returns an error that says of a noun, such as a permit, what the error says of a lock.
 func Of(noun string, err error) error {
 	if err == nil || noun == "lock" || !strings.HasPrefix(err.Error(), "lock ") {
