@@ -1,6 +1,7 @@
 package rexecutor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ const (
 const lookTries = 3
 
 func (t *Task[A, R]) submit(ctx context.Context, ex *Executor, args A, opts []SubmitOption, why interest) (string, error) {
-	if err := cmpErr(ex.bad(), t.bad()); err != nil {
+	if err := cmp.Or(ex.bad(), t.bad()); err != nil {
 		return "", err
 	}
 	s, err := submissionOf(t.settings.terms, opts)
@@ -161,7 +162,7 @@ func (t *Task[A, R]) item(ex *Executor, args A, s submission, why interest) (que
 // Future returns the future of the task with an id, which may have been submitted by any process. It does no I/O.
 func (t *Task[A, R]) Future(ex *Executor, id string) *Future[R] {
 	f := &Future[R]{ex: ex, id: id}
-	f.err = cmpErr(ex.bad(), t.bad())
+	f.err = cmp.Or(ex.bad(), t.bad())
 	if f.err == nil {
 		f.err, f.task = queue.CheckText("id", id), t.name
 	}
@@ -182,14 +183,4 @@ func (t *Task[A, R]) Job(ex *Executor, args A, opts ...SubmitOption) func(ctx co
 		}
 		return ex.wrap("send to", err)
 	}
-}
-
-// cmpErr returns the first error that is not nil.
-func cmpErr(all ...error) error {
-	for _, err := range all {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package rexecutor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (t *Task[A, R]) Handle(ex *Executor, handle func(ctx context.Context, c Cal
 }
 
 func (t *Task[A, R]) handle(ex *Executor, handle func(ctx context.Context, c Call[A]) (R, error)) error {
-	if err := cmpErr(ex.bad(), t.bad()); err != nil {
+	if err := cmp.Or(ex.bad(), t.bad()); err != nil {
 		return err
 	}
 	if handle == nil {
@@ -133,7 +134,7 @@ func (ex *Executor) work(ctx context.Context, opts []WorkOption) error {
 			return fmt.Errorf("%w: task %q has a concurrency and no handler", errs.ErrInvalid, name)
 		}
 	}
-	if w.chains, err = w.chained(s.use); err != nil {
+	if w.chain, err = chained(s.use); err != nil {
 		return err
 	}
 	switch {
@@ -168,35 +169,31 @@ const defaultAttempts = 10
 type worker struct {
 	ex       *Executor
 	handlers map[string]*handling
-	chains   map[string]Handler // in middleware, by task; what they call last is in the context
+	chain    Handler // all middleware; the handler that it calls last is in the context
 	trouble  events.Trouble
 }
 
 // innermost is the key of the handler that the chain of middleware calls last.
 type innermost struct{}
 
-// chained returns the handlers of all tasks in middleware.
-func (w *worker) chained(use []func(Handler) Handler) (map[string]Handler, error) {
-	chains := map[string]Handler{}
-	for name := range w.handlers {
-		chain := func(ctx context.Context, info Info) error {
-			run, ok := ctx.Value(innermost{}).(Handler)
-			if !ok {
-				return Reject(errors.New("a middleware has passed on a context that does not descend from its own"))
-			}
-			return run(ctx, info)
+// chained returns the chain of middleware, which is one for all tasks.
+func chained(use []func(Handler) Handler) (Handler, error) {
+	chain := func(ctx context.Context, info Info) error {
+		run, ok := ctx.Value(innermost{}).(Handler)
+		if !ok {
+			return Reject(errors.New("a middleware has passed on a context that does not descend from its own"))
 		}
-		for _, middleware := range slices.Backward(use) {
-			if middleware == nil {
-				return nil, fmt.Errorf("%w: a middleware is nil", errs.ErrInvalid)
-			}
-			if chain = middleware(chain); chain == nil {
-				return nil, fmt.Errorf("%w: a middleware returned no handler", errs.ErrInvalid)
-			}
-		}
-		chains[name] = chain
+		return run(ctx, info)
 	}
-	return chains, nil
+	for _, middleware := range slices.Backward(use) {
+		if middleware == nil {
+			return nil, fmt.Errorf("%w: a middleware is nil", errs.ErrInvalid)
+		}
+		if chain = middleware(chain); chain == nil {
+			return nil, fmt.Errorf("%w: a middleware returned no handler", errs.ErrInvalid)
+		}
+	}
+	return chain, nil
 }
 
 // announce says that the tasks are handled here, before the first is claimed: until Redis has answered, or ctx is done.
@@ -258,7 +255,7 @@ func (w *worker) handle(ctx context.Context, m *queue.Message) error {
 	}
 	run, encode := h.begin(m.Payload)
 	info := Info{Task: m.Task(), ID: m.ID, Attempt: m.Attempt, Token: m.Token(), Headers: m.Headers}
-	err := w.chains[m.Task()](context.WithValue(ctx, innermost{}, run), info)
+	err := w.chain(context.WithValue(ctx, innermost{}, run), info)
 	if err == nil && !m.Finished() {
 		err = conclude(m, encode)
 	}
