@@ -33,7 +33,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     local task, id = string.match(asked[i], '^([^\1]*)\1(.*)$')
     id = id or asked[i]
     local body = redis.call('hget', bodies, id) or ''
-    local member, other = string.sub(body, 1, 16) .. id, task and task ~= '' and task_terms(string.match(body, '^[^\n]*', 26) or '') ~= task
+    local member, other = string.sub(body, 1, 16) .. id, task and task ~= '' and task_terms(body) ~= task
     local ends = redis.call('zscore', flight, member)
     local place = ends and flight or redis.call('zscore', due, member) and due or redis.call('zscore', dead, member) and dead
     reply[i - 4] = place and not found[id] and (other and 2 or 1) or 0

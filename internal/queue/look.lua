@@ -49,12 +49,13 @@ for i = 4, #asked do
   local id, r = asked[i], #reply
   local body, state, attempts, task, text = redis.call('hget', bodies, id), -1, 0, '', ''
   local record = not body and kept(id)
+  local cancelled = not body and not record and kept('\1' .. id)
   if body then
     local member, own, at = string.sub(body, 1, 16) .. id, string.match(body, '^[^\n]*', 26), nil
     local latest = redis.call('hget', claims, id) or ''
     state, at = place_of(member)
     attempts = tonumber(string.match(latest, '^%a' .. string.rep('%d', 16) .. '(%d+)') or '') or 0
-    task = task_terms(own)
+    task = task_terms(body)
     local expiry = tonumber(string.match(string.match(own, '^[^gT]*'), 'e(%d+)') or '')
     if at and expiry and attempts == 0 and string.sub(latest, 1, 1) ~= 's' and at + expiry < now then
       redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest of the script
@@ -66,8 +67,8 @@ for i = 4, #asked do
     text = string.match(redis.call('hget', errors, id) or '', '^[^\1]*')
   elseif record then
     state, task, text = 4, string.match(record, '^%d+ (%S+) ?(.*)$')
-  elseif kept('\1' .. id) then
-    state, task = 5, redis.call('hget', receipts, '\1' .. id)
+  elseif cancelled then
+    state, task = 5, cancelled
   end
   size = size + #(text or '')
   if i > 4 and size > most then break end

@@ -132,12 +132,8 @@ func (c *client) leave() {
 
 // cancelled ends the context of a message that was cancelled in flight.
 func (c *client) cancelled(claim string) {
-	m := c.manager
-	m.mu.Lock()
-	live := m.messagesLocked()
-	m.mu.Unlock()
-	for _, message := range live {
-		if message.queue.full == c.name && message.claim == claim {
+	for _, message := range c.messages() {
+		if message.claim == claim {
 			message.loseTo(ErrCancelled, "it was removed")
 		}
 	}
@@ -145,16 +141,17 @@ func (c *client) cancelled(claim string) {
 
 // recheck has the messages of the queue renewed now, which finds out about those that were cancelled.
 func (c *client) recheck() {
-	m := c.manager
-	m.mu.Lock()
-	live := m.messagesLocked()
-	m.mu.Unlock()
-	now := m.core.Clock.Now()
-	for _, message := range live {
-		if message.queue.full == c.name {
-			m.core.Timers.Set(&message.timer, now)
-		}
+	now := c.core.Clock.Now()
+	for _, message := range c.messages() {
+		c.core.Timers.Set(&message.timer, now)
 	}
+}
+
+// messages returns those of the queue that are live.
+func (c *client) messages() []*Message {
+	c.manager.mu.Lock()
+	defer c.manager.mu.Unlock()
+	return slices.DeleteFunc(c.manager.messagesLocked(), func(m *Message) bool { return m.queue.full != c.name })
 }
 
 // Holds returns the messages that the client has claimed.

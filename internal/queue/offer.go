@@ -79,7 +79,7 @@ func ownOf(text string) (o Own) {
 		case field[0] == 'g':
 			o.Group = groupOf(field[1:])
 		case field[0] == 'T':
-			o.Task, _ = url.QueryUnescape(field[1:]) // of one that was tampered with it is nobody's
+			o.Task = taskOf(field[1:])
 		case field[0] == 'w':
 			o.Watcher = field[1:]
 		case field[0] == 'c':

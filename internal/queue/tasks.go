@@ -20,7 +20,7 @@ const MaxTasks = 100
 
 // Tasks are those on whose messages a consumer works. It claims no others. It is safe for concurrent use.
 type Tasks struct {
-	names  []string       // escaped, as they stand in Redis
+	names  []string
 	limits map[string]int // how many messages of a task the consumer may have at a time; by its name
 
 	mu  sync.Mutex     // guards all below; a leaf
@@ -29,11 +29,7 @@ type Tasks struct {
 
 // NewTasks returns tasks, some of which have a limit.
 func NewTasks(names []string, limits map[string]int) *Tasks {
-	t := &Tasks{limits: limits, has: map[string]int{}}
-	for _, name := range names {
-		t.names = append(t.names, url.QueryEscape(name))
-	}
-	return t
+	return &Tasks{names: names, limits: limits, has: map[string]int{}}
 }
 
 // wanted returns the names of the tasks of which it may have more messages, each with how many more, as scripts take them.
@@ -41,14 +37,13 @@ func (t *Tasks) wanted() []any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []any
-	for _, escaped := range t.names {
+	for _, name := range t.names {
 		room := maxBatch
-		name, _ := url.QueryUnescape(escaped) // it was escaped above
 		if limit := t.limits[name]; limit > 0 {
 			room = limit - t.has[name]
 		}
 		if room > 0 {
-			all = append(all, escaped, room)
+			all = append(all, url.QueryEscape(name), room)
 		}
 	}
 	return all
@@ -134,8 +129,7 @@ func (q *Queue) Look(ctx context.Context, ids []string) ([]Fate, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, _ := url.QueryUnescape(task) // of one that was tampered with it is nobody's
-		fates[i] = Fate{State: State(state), Attempt: int(attempt), Task: name, Text: text}
+		fates[i] = Fate{State: State(state), Attempt: int(attempt), Task: taskOf(task), Text: text}
 	}
 	return fates, nil
 }
@@ -169,8 +163,7 @@ func (q *Queue) Census(ctx context.Context) ([]TaskCount, error) {
 		if numbers[2] < 0 {
 			unseen = MaxDelay
 		}
-		name, _ := url.QueryUnescape(escaped) // of one that was tampered with it is nobody's
-		all[i] = TaskCount{name, int(numbers[0]), int(numbers[1]), unseen}
+		all[i] = TaskCount{taskOf(escaped), int(numbers[0]), int(numbers[1]), unseen}
 	}
 	slices.SortFunc(all, func(a, b TaskCount) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
@@ -180,7 +173,7 @@ func (q *Queue) Census(ctx context.Context) ([]TaskCount, error) {
 func (q *Queue) Beat(ctx context.Context, t *Tasks) error {
 	names := make([]any, len(t.names))
 	for i, name := range t.names {
-		names[i] = name
+		names[i] = url.QueryEscape(name)
 	}
 	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.beat(names) })
 	if err != nil {
@@ -203,6 +196,11 @@ func EndsIn(message string) (ids []string, ended string, fate Fate) {
 	}
 	id, record, _ := strings.Cut(text, "\n")
 	escaped, result, _ := strings.Cut(strings.TrimPrefix(record, " "), " ")
-	task, _ := url.QueryUnescape(escaped) // of one that was tampered with it is nobody's
-	return nil, id, Fate{State: Done, Task: task, Text: result}
+	return nil, id, Fate{State: Done, Task: taskOf(escaped), Text: result}
+}
+
+// taskOf returns the task whose name stands in Redis; one that was tampered with is nobody's.
+func taskOf(escaped string) string {
+	name, _ := url.QueryUnescape(escaped)
+	return name
 }
