@@ -147,6 +147,7 @@ func TestCachesAreCountedWhileTheirClientIsWatched(t *testing.T) {
 		assert.EqualValues(t, 5, set.Caches(all)[of].Misses, "a counter does not go back")
 		third := set.Watch(server)
 		read(1)
+		synctest.Wait() // the subscription of the near cache is there
 		now := set.Caches(all)[of]
 		assert.EqualValues(t, 6, now.Misses)
 		assert.True(t, now.Near)
