@@ -355,3 +355,33 @@ func whoIs(t *testing.T, peers []*locktest.Peer, id string) *locktest.Peer {
 	require.Fail(t, "no such client", id)
 	return nil
 }
+
+func TestHandlersDoNotWaitForTheEndsOfOthers(t *testing.T) {
+	for prefetch, begun := range map[int]int64{0: 1, 2: 3, 5: 6} {
+		t.Run(fmt.Sprint("prefetch ", prefetch), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				q := jobs(p)
+				for i := range 8 {
+					offer(t, q, fmt.Sprint(i), 0)
+				}
+				var handled atomic.Int64
+				stop := consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+					if handled.Add(1) == 1 {
+						time.Sleep(time.Millisecond) // until others are claimed
+						p.HangReplies(1)             // that of its acknowledgement
+					}
+					return nil
+				}, rdelayedqueue.WithPrefetch(prefetch))
+				time.Sleep(2 * time.Millisecond)
+				synctest.Wait()
+				assert.Equal(t, begun, handled.Load(), "no more are claimed than the handlers and the prefetch")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				assert.EqualValues(t, 8, handled.Load())
+				assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+				assert.NoError(t, stop())
+			})
+		})
+	}
+}

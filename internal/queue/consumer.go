@@ -17,7 +17,7 @@ import (
 
 const (
 	quick        = 5 * time.Millisecond // handlers that take less may have messages claimed ahead
-	prefetch     = 16                   // the least of these, where nothing else was asked for
+	prefetch     = 32                   // the least of these, where nothing else was asked for
 	maxText      = 4 << 10              // bytes of an error's text that are kept
 	finishPauses = 100 * time.Millisecond
 	stalled      = 100 * time.Millisecond // after which what was claimed ahead is given back, of handlers of several tasks
@@ -51,6 +51,7 @@ type consumer struct {
 	mu       sync.Mutex // guards all below; before the claimer's
 	buffer   []*Message // claimed ahead
 	running  int
+	ending   int           // messages that have left their place to the next, and whose ends are on the way to Redis
 	took     time.Duration // smoothed time of a handler
 	stopping bool
 }
@@ -142,7 +143,7 @@ func (c *consumer) aim() {
 	if len(c.buffer) > ahead/2 {
 		return // enough for now: claims are cheaper together
 	}
-	c.client.claimer.aim(c.demand, max(0, c.Concurrency+ahead-c.running-len(c.buffer)))
+	c.client.claimer.aim(c.demand, max(0, c.Concurrency+ahead-c.running-c.ending-len(c.buffer)))
 }
 
 // ahead returns how many messages may be claimed before handlers are free for them. It is called with mu held.
@@ -153,16 +154,17 @@ func (c *consumer) ahead() int {
 	case c.Rate.Count > 0:
 		return 0 // what is claimed ahead begins later than its rate says
 	case c.took < quick:
-		return min(max(c.Concurrency, prefetch), maxBatch)
+		return min(max(2*c.Concurrency, prefetch), maxBatch)
 	}
 	return 0
 }
 
 // work handles messages while there are some.
 func (c *consumer) work() {
+	place := &c.running
 	defer func() { // here for a handler that ended its goroutine
 		c.mu.Lock()
-		c.running--
+		*place--
 		c.startLocked()
 		c.mu.Unlock()
 		c.aim()
@@ -184,7 +186,10 @@ func (c *consumer) work() {
 			c.free(m)
 			continue
 		}
-		c.serve(m)
+		if c.serve(m) {
+			place = &c.ending
+			return
+		}
 	}
 }
 
@@ -217,13 +222,30 @@ func (c *consumer) unload() {
 	}
 }
 
-// serve works on a message. It frees its place also if the handler ends its goroutine.
-func (c *consumer) serve(m *Message) {
+// serve works on a message, and reports whether it has left its place to the next one before its end was known. It frees what it has also
+// if the handler ends its goroutine.
+func (c *consumer) serve(m *Message) (left bool) {
 	defer c.free(m)
 	start := time.Now()
 	err := c.handle(m)
 	c.measure(time.Since(start))
+	left = c.leavePlace()
 	c.settle(m, err)
+	return left
+}
+
+// leavePlace has the next message begin while the end of this one is on the way, as long as no more are claimed than handlers and ahead of
+// them: ends are cheaper together.
+func (c *consumer) leavePlace() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending >= c.ahead() {
+		return false
+	}
+	c.running--
+	c.ending++
+	c.startLocked()
+	return true
 }
 
 // free has another message of the task claimed if this one was in its way.
