@@ -8,13 +8,14 @@
 -- KEYS[6]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  done: sorted set, ids by the time at which they are forgotten, µs
--- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged; of a task a space, its name, a space, and its result after that
+-- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged; of a task a space, its name, a space, and its result
+--          after that
 -- KEYS[10] series: hash, see series.lua
 -- KEYS[11] waiters: sorted set, clients that hear wake-ups; this and what follows only if some messages are of groups
 -- KEYS[12] groups: sorted set, see group.lua
 -- KEYS[13] places: hash, see group.lua
--- ARGV[1]  prefix of the clients' channels, on which who waits for tasks is told their ids, line by line, or of one with a small result a \2, the
---          id, and in a second line the result; if producers may wait for room, or some messages are of groups; or nothing
+-- ARGV[1]  prefix of the clients' channels, on which who waits for tasks is told their ids, line by line, or of one with a small result a
+--          \2, the id, and in a second line the result; if producers may wait for room, or some messages are of groups; or nothing
 -- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms; of a task after that a space, the client that waits for
 --             its end or nothing, a space, and what is to be remembered
 --

@@ -76,6 +76,7 @@ type look int
 
 const (
 	none  look = iota
+	raise      // more are wanted: claim, unless Redis says that nothing is due
 	peek       // most likely nothing is due: ask when something is
 	claim      // something may be due
 )
@@ -151,8 +152,12 @@ func (l *claimer) wantMoreLocked(d *demand, more int) {
 	ahead := d.terms.Rate.ahead()
 	slower := l.failing == 0 && l.ahead >= 0 && (ahead < 0 || ahead > l.ahead) // the rate that Redis knows
 	unasked := l.failing == 0 && d.terms.Tasks != nil && d.want == more        // nobody has asked for its tasks
-	if more > 0 && (l.phase == idle || l.phase == claiming || slower || unasked) {
+	switch {
+	case more <= 0:
+	case slower || unasked:
 		l.lookLocked(claim)
+	case l.phase == idle || l.phase == claiming:
+		l.lookLocked(raise)
 	}
 }
 
@@ -300,37 +305,57 @@ func (l *claimer) claim(terms Terms, want int) {
 	}
 	number := c.core.NextNumber()
 	asked := c.core.Clock.Now()
-	call := c.keys.claim(c.core.ID, number, want, l.spent*maxBatch, terms, tasks)
+	call := c.keys.claim(c.core.ID, number, want, l.spent*maxBatch, terms, l.listens(terms), tasks)
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
 	err := c.core.Batch.Do(ctx, call, background())
 	if script.Judge(err) == script.Unknown {
 		l.lose(number)
 	}
-	var claims, dead []Claimed
-	var left rest
+	var a answer
 	if err == nil {
-		claims, dead, left, err = readClaims(call)
+		a, err = readClaims(call)
 	}
 	if err != nil {
 		l.failed(err)
 		return
 	}
-	l.spent = script.Flag(len(dead) > 0)
-	for _, m := range dead {
+	l.spent = script.Flag(len(a.dead) > 0)
+	for _, m := range a.dead {
 		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
 	}
-	wanted := l.assign(claims, terms, asked)
-	again := left == more || len(claims) == want || (left == limited || terms.Tasks != nil) && l.limit(terms)
+	wanted := l.assign(a.claims, terms, asked)
+	again := a.left == more || len(a.claims) == want || (a.left == limited || terms.Tasks != nil) && l.limit(terms)
 	switch {
+	case a.look != nowhere && !again:
+		l.mu.Lock()
+		l.limited, l.ahead = nil, -1 // its terms have no rate
+		l.mu.Unlock()
+		l.rested(a.look, true)
 	case wanted > 0 && !again:
 		l.sleep()
 	case wanted > 0:
 		l.mu.Lock()
 		l.lookLocked(claim)
 		l.mu.Unlock()
-	case len(claims) < want:
+	case len(a.claims) < want:
 		l.handOver() // claim.lua took it for one that comes back
 	}
+}
+
+// listens returns for how long Redis may count on this client to look in after a claim that brings less than is wanted; 0 if it is to be asked
+// anew, as others have other terms, or the terms have a rate, or a limit of a task, which more may be wanted of when the claim has come.
+func (l *claimer) listens(terms Terms) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hearing != subscribed || terms.Rate.Count > 0 || terms.Tasks != nil && len(terms.Tasks.limits) > 0 {
+		return 0
+	}
+	for _, d := range l.demands {
+		if d.want > 0 && d.terms != terms {
+			return 0
+		}
+	}
+	return listenTime
 }
 
 // skip has those claim that have other terms, or goes to sleep.
@@ -519,10 +544,18 @@ func (l *claimer) sleep() {
 		l.failed(err)
 		return
 	}
+	l.rested(left, left != 0 && listens > 0) // else Redis has not looked at who waits
+}
+
+// rested sets the timer to what Redis has said: the µs until this client is to look, -1 to wait for a wake-up, or 0 for now.
+func (l *claimer) rested(left int64, noted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if left != 0 && listens > 0 { // else Redis has not looked at who waits
+	if noted {
 		l.standby = listed
+	}
+	if l.next == raise {
+		l.next = none // nothing is due for them
 	}
 	if l.wantedLocked() == 0 || left == 0 || l.next != none {
 		l.lookLocked(claim)

@@ -3,7 +3,7 @@
 //
 // What one redlatch client does with one queue goes through a [client], which exists only while there is something to do. It has
 // batchers, which gather the offers, acknowledgements and the like of all goroutines into few script calls, and one claimer, which
-// claims messages for all who want some. A claimer that finds nothing due asks Redis when to come back, hears wake-ups until
+// claims messages for all who want some. A claimer whose claim finds less than is wanted is told when to come back, hears wake-ups until
 // then, and costs nothing.
 //
 // A script that makes a message due earlier publishes the wake-up itself, so that none is lost with a reply or a process. What

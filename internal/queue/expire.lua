@@ -1,10 +1,11 @@
 -- expire.lua: see to messages whose claims or attempts ran out. It stands after series.lua, before claim.lua.
 --
--- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_in_lanes, which returns up to n
---          messages that are due, those of the highest priority first, and their scores, of the tasks in counts if there is one; and exhaust, which makes dead letters of
---          messages that have no attempts left or were not begun in time, and adds each to the reply: its member, nothing, its
---          attempts, the time, the last error. It has a client look in for the groups of these if wakes is the time. Of what an ACL forbids,
---          each message is left where it is.
+-- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_now, which returns up to n
+--          messages that are due, those of the highest priority first, and their scores, of the tasks in counts if there is one, and true
+--          if some are in lanes; bounds_of, which returns how many attempts a body allows, limit unless it says so itself, and its expiry,
+--          µs, or nothing; and exhaust, which makes dead letters of messages that have no attempts left or were not begun in time, and adds
+--          each to the reply: its member, nothing, its attempts, the time, the last error. It has a client look in for the groups of these
+--          if wakes is the time. Of what an ACL forbids, each message is left where it is.
 local function expire(queue, claims, errors, now)
   local due, flight = queue.due, queue.flight
   local expired = redis.call('zrangebyscore', flight, '-inf', now, 'withscores', 'limit', 0, 100)
@@ -36,6 +37,17 @@ local function due_in_lanes(queue, now, n, counts)
     lane, first = next_lane(due, exact(lane + width))
   end
   return found
+end
+
+local function due_now(queue, now, n, laned, counts)
+  local ready = laned and {} or redis.call('zrangebyscore', queue.due, '-inf', string.format('%.0f', now), 'withscores', 'limit', 0, n)
+  if not laned and (#ready == 0 or tonumber(ready[2]) >= 0) then return ready end
+  return due_in_lanes(queue, now, n, counts), true
+end
+
+local function bounds_of(body, limit)
+  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^gT\n]*', 26) or ''
+  return tonumber(string.match(own, 'a(%d+)') or limit), tonumber(string.match(own, 'e(%d+)') or '')
 end
 
 local function exhaust(queue, dead, errors, spent, now, reply, wakes)

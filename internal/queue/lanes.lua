@@ -7,11 +7,14 @@
 -- lanes below each is that of the messages which wait for a place in their group; lane 2040 has members of messages that were removed in
 -- flight: each keeps its place in its group until then.
 --
--- Returns  nothing. It defines is_grouped, which returns whether a member has a group; task_of, which returns the number of the task of a member, or
---          nothing; task_in, which does so for a lane; score, which returns that of a member that is due at a time, now for one, and whether it may be claimed; due_at, which returns the time, µs, of a score; lane_of, which returns the least score of its lane; next_lane, which does so for the
---          first score from another on, and returns that too; split, which returns the score of a lane that is due now; span, which
---          returns the bounds of the scores of a lane that are due (passed is 1), are not (0), or of all (-1); lanes_of, which returns how many of the first n messages that are ready are in each lane; and first_due, which returns when the first
---          message is due but for the first passed of those that are ready, with their scores; nothing for these if all are plain.
+-- Returns  nothing. It defines is_grouped, which returns whether a member has a group; task_of, which returns the number of the task of a
+--          member, or nothing; task_in, which does so for a lane; score, which returns that of a member that is due at a time, now for one,
+--          and whether it may be claimed; due_at, which returns the time, µs, of a score; lane_of, which returns the least score of its
+--          lane; next_lane, which does so for the first score from another on, and returns that too; split, which returns the score of a
+--          lane that is due now; span, which returns the bounds of the scores of a lane that are due (passed is 1), are not (0), or of all
+--          (-1); lanes_of, which returns how many of the first n messages that are ready are in each lane; and first_due, which returns
+--          when the first message is due but for the first passed of those that are ready, with their scores, or nothing for these if all
+--          are plain; of the tasks of which counts has some left if there is one, or when the place of a message that was removed is free.
 local width, epoch = 4398046511104, 946684800000
 local claimable, removed = -1020 * width, -2040 * width
 
@@ -70,21 +73,22 @@ local function lanes_of(ready, n)
   return counts
 end
 
-local function first_due(due, passed, ready)
-  if passed and not ready then return redis.call('zrange', due, passed, passed, 'withscores')[2] end
-  local counts = lanes_of(ready, passed or 0)
+local function first_due(due, passed, ready, counts)
+  local plain = passed and not ready and redis.call('zrange', due, passed, passed, 'withscores')
+  if plain and tonumber(plain[2] or 0) >= 0 then return plain[2] end
+  local skipped = lanes_of(ready, passed or 0)
   local lane, first = next_lane(due, '-inf')
   local at = lane == removed and due_at(first) or nil
   if lane and lane < claimable then lane, first = next_lane(due, exact(claimable)) end
   while lane do
-    if counts[lane] then
+    local counted = not counts or (counts[task_in(lane)] or 0) > 0
+    if counted and skipped[lane] then
       local stop = lane < 0 and exact(lane + width - 1) or '+inf'
-      first = redis.call('zrangebyscore', due, exact(lane), stop, 'withscores', 'limit', counts[lane], 1)[2]
+      first = redis.call('zrangebyscore', due, exact(lane), stop, 'withscores', 'limit', skipped[lane], 1)[2]
     end
-    if first then at = math.min(at or math.huge, due_at(first)) end
+    if counted and first then at = math.min(at or math.huge, due_at(first)) end
     if lane >= 0 then break end
     lane, first = next_lane(due, exact(lane + width))
   end
   return at
 end
-

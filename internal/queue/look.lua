@@ -18,8 +18,8 @@
 -- ARGV[3]  bytes of results after which to stop
 -- ARGV[4..n]  ids
 --
--- Returns  an array: for each id 0 delayed, 1 ready, 2 in flight, 3 dead, 4 done, 5 cancelled, -1 if there is none; its attempts; its task; its
---          error, or its result. It ends where the results are too many; or one negative number, the layout's version, if it is higher
+-- Returns  an array: for each id 0 delayed, 1 ready, 2 in flight, 3 dead, 4 done, 5 cancelled, -1 if there is none; its attempts; its task;
+--          its error, or its result. It ends where the results are too many; or one negative number, the layout's version, if it is higher
 --          than the caller's
 local meta, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local done, receipts, series, waiters, groups, places = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]

@@ -20,8 +20,8 @@
 -- ARGV[4]  the mark of all messages, which says whose their ids are; nothing if each has one before its payload
 -- ARGV[5]  capacity: how many messages may be delayed, ready or in flight; 0 for no limit
 -- ARGV[6]  1 if there has to be room for all messages, or none is taken
--- ARGV[7..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id, and
---             before a space and bytes 15 and 16 of its member unless it is plain, see lanes.lua, or byte 15, a colon and its task; header and payload
+-- ARGV[7..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id, and before a space and
+--          bytes 15 and 16 of its member unless it is plain, see lanes.lua, or byte 15, a colon and its task; header and payload
 --
 -- Returns  an array: for each message 1 if this offer put it there, 2 if in the place of another, 3 if a dead letter has its id, 4 if there
 --          is no room for it, 5 if there are too many tasks, or 0; or as once.lua says

@@ -1,10 +1,11 @@
 -- replace.lua: see to offers whose ids are taken. It stands before offer.lua.
 --
 -- Returns  nothing. It defines terms, which returns whether an offer replaces one of its id, when it is due, µs, and bytes 15 and 16 of its
---          member or nothing; regroup, which returns the body of what replaces a message in flight, with the group of that; judge, which returns what an offer under an id that a body has comes to: 3 if that is a dead letter, 2 if it
---          replaces one that waits or is in flight, or 0; then the member of one that waits, or what is to be written to the body and
---          the claim of one in flight, which goes on; prepare, whose commands change nothing, and fail if those of replace would; replace,
---          which does so; and forget, after which what is known of ids that were acknowledged lately keeps no offer out.
+--          member or nothing; regroup, which returns the body of what replaces a message in flight, with the group of that; judge, which
+--          returns what an offer under an id that a body has comes to: 3 if that is a dead letter, 2 if it replaces one that waits or is in
+--          flight, or 0; then the member of one that waits, or what is to be written to the body and the claim of one in flight, which goes
+--          on; prepare, whose commands change nothing, and fail if those of replace would; replace, which does so; and forget, after which
+--          what is known of ids that were acknowledged lately keeps no offer out.
 local function terms(pause, now)
   local replaces, delay, marker = string.match(pause, '^(r?)(%S*) ?(.*)$')
   local at = tonumber(delay) or tonumber(string.sub(delay, 2)) - now - 1

@@ -64,6 +64,9 @@ var idleSource string
 //go:embed bury.lua
 var burySource string
 
+//go:embed rest.lua
+var restSource string
+
 //go:embed next.lua
 var nextSource string
 
@@ -138,8 +141,8 @@ var pauseSource string
 
 var (
 	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &numbersSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &groupSource, &seriesSource, &historySource, &expireSource, &rateSource, &claimSource)
-	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &numbersSource, &tasksSource, &nextSource, &waitSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &groupSource, &seriesSource, &historySource, &expireSource, &rateSource, &restSource, &claimSource)
+	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &numbersSource, &tasksSource, &nextSource, &restSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &tasksSource, &nextSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &givebackSource)
 	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
@@ -196,11 +199,13 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 	return call
 }
 
-// claim claims up to want messages. After a claim that made dead letters it looks at more of them in a call.
-func (k *keys) claim(client string, number uint64, want, more int, p Terms, tasks []any) *script.Call {
+// claim claims up to want messages. After a claim that made dead letters it looks at more of them in a call. A client that listens waits for
+// wake-ups if nothing more is due.
+func (k *keys) claim(client string, number uint64, want, more int, p Terms, listens time.Duration, tasks []any) *script.Call {
 	args := []any{
 		k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed + client, k.groups, k.places, k.series,
 		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more,
+		micros(listens), micros(spareDelay),
 	}
 	return claimScript.Call(12, append(args, tasks...)...)
 }

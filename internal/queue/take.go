@@ -39,39 +39,54 @@ const (
 	limited      // by the rate, which allows no more now
 )
 
-// readClaims reads claim's reply: what was claimed, what became a dead letter, with its last error as the payload, and what is left.
-func readClaims(c *script.Call) (claims, dead []Claimed, left rest, err error) {
+// answer is claim's reply.
+type answer struct {
+	claims []Claimed
+	dead   []Claimed // what became a dead letter, with its last error as the payload
+	left   rest
+	look   int64 // as wait's reply; nowhere if Redis does not count on the client to look in
+}
+
+const nowhere = -2
+
+func readClaims(c *script.Call) (a answer, err error) {
+	a.look = nowhere
 	r, err := replyOf(c)
 	if err != nil {
-		return nil, nil, nothing, err
+		return a, err
 	}
 	status, err := r.int(0)
 	switch {
 	case err != nil:
-		return nil, nil, nothing, err
+		return a, err
 	case status == -1:
-		return nil, nil, more, nil // settled before: ask again
+		a.left = more // settled before: ask again
+		return a, nil
 	case status < 0:
-		return nil, nil, nothing, newerLayout(-status)
+		return a, newerLayout(-status)
 	}
-	claims = make([]Claimed, 0, len(r)/claimFields)
-	for i := 1; i < len(r); i += claimFields {
+	a.left = rest(status)
+	if a.look, err = r.int(1); err != nil {
+		return a, err
+	}
+	a.claims = make([]Claimed, 0, len(r)/claimFields)
+	for i := 2; i < len(r); i += claimFields {
 		c, err := readClaim(r, i)
 		if err != nil {
-			return nil, nil, nothing, err
+			return a, err
 		}
 		if c.claim != "" {
-			claims = append(claims, c)
+			a.claims = append(a.claims, c)
 			continue
 		}
 		text, err := r.text(i + claimFields - 1)
 		if err != nil {
-			return nil, nil, nothing, err
+			return a, err
 		}
 		c.Payload = []byte(text)
-		dead = append(dead, c)
+		a.dead = append(a.dead, c)
 	}
-	return claims, dead, rest(status), nil
+	return a, nil
 }
 
 func readClaim(r reply, i int) (c Claimed, err error) {

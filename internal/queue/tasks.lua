@@ -1,11 +1,10 @@
 -- tasks.lua: messages of tasks that wait. It stands after wake.lua and lanes.lua, before the scripts that claim them. counts is a table of
 -- numbers.lua.
 --
--- Returns  nothing. It defines due_of, which returns up to n messages that are due, with their scores, of tasks of which counts has some left,
---          those of the highest priority first, and takes them off counts; first_of, which returns when the first message is due of the
---          tasks of which counts has some left, or a place of a message that was removed is free, µs, or nothing; and pass_on, which has
---          others look in when the first message is due of each task of which counts has none left, if that is before a time: the first
---          after as many as taken has for its lane.
+-- Returns  nothing. It defines due_of, which returns up to n messages that are due, with their scores, of tasks of which counts has some
+--          left, those of the highest priority first, and takes them off counts; and pass_on, which has others look in when the first
+--          message is due of each task of which counts has none left, if that is before a time: the first after as many as taken has for
+--          its lane.
 local function due_of(queue, now, n, counts)
   local due, found, level, priority = queue.due, {}, {}, nil
   local function merge()
@@ -32,19 +31,9 @@ local function due_of(queue, now, n, counts)
   return found
 end
 
-local function first_of(due, counts)
-  local lane, first = next_lane(due, '-inf')
-  local at = lane == removed and due_at(first) or nil
-  if lane and lane < claimable then lane, first = next_lane(due, exact(claimable)) end
-  while lane and lane < 0 do
-    if (counts[task_in(lane)] or 0) > 0 then at = math.min(at or math.huge, due_at(first)) end
-    lane, first = next_lane(due, exact(lane + width))
-  end
-  return at
-end
-
 local function pass_on(queue, taken, counts, now, before)
-  local due = queue.due
+  local due, waiters = queue.due, queue.waiters
+  if redis.call('exists', waiters) == 0 then return end
   local lane, first = next_lane(due, exact(claimable))
   while lane and lane < 0 do
     if taken[lane] then

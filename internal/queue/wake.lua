@@ -1,7 +1,7 @@
 -- wake.lua: have one client look into the queue at a given time. It stands before the scripts that make messages due.
 --
 -- alarm names the client that looks in at alarm_at. It counts while that time is ahead and the client is among the waiters: so whoever
--- removes the client need not change alarm, and wait.lua, which lets a client in, clears what was noted for it. The client may die: wait.lua
+-- removes the client need not change alarm, and rest.lua, which lets a client in, clears what was noted for it. The client may die: rest.lua
 -- finds a spare, unless nobody else waits, and whoever waits next becomes it.
 --
 -- A client that works on tasks has noted their numbers in meta, as the bytes of a field of its id, before it sleeps. The message that is due
