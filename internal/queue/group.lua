@@ -12,34 +12,50 @@
 --          claimed since, µs, or nothing; and has a client look in then if it is told the time.
 local function terms_of(body, from) return string.match(string.match(body, '^[^\n]*', from), 'g(%d+s?:%S+)') or '1:' end
 
-local function order(queue, group, adds)
+-- order sees to the first message of each of some groups: adds says how many have come into each.
+local function order(queue, names, adds, now)
   local due, groups, places = queue.due, queue.groups, queue.places
-  local head, after = group .. '\0', group .. '\1'
-  local waiting = redis.call('zrangebylex', groups, '[q' .. head, '(q' .. after, 'limit', 0, 2)
-  local ready, task, may = nil, nil, true
-  for i, entry in ipairs(waiting) do
-    if i == 1 or adds then
-      local member = string.sub(entry, #head + 18)
-      local stands = tonumber(redis.call('zscore', due, member))
-      local flying = i == 1 and redis.call('zlexcount', groups, '[r' .. head, '(r' .. after)
-      may = i == 1 and flying < tonumber(string.match(redis.call('hget', places, member) or '', '^%d+', 17) or 1)
-      if stands and (stands < claimable) == may then
-        redis.call('zadd', due, exact(score(member, due_at(stands), nil, may)), member)
-        if may then ready, task = due_at(stands), task_of(member) end
+  local members, firsts, waits, moved, more, less, notes, earliest = {}, {}, {}, {}, {}, {}, {}, nil
+  for _, group in ipairs(names) do
+    local head, after = group .. '\0', group .. '\1'
+    local waiting = redis.call('zrangebylex', groups, '[q' .. head, '(q' .. after, 'limit', 0, 1 + math.max(adds[group], 1))
+    waits[group] = #waiting
+    for i = 1, adds[group] > 0 and #waiting or math.min(#waiting, 1) do
+      members[#members + 1] = string.sub(waiting[i], #head + 18)
+      if i == 1 then firsts[#members] = group end
+    end
+    if #waiting == 0 then less[#less + 1] = 'w' .. group end
+  end
+  local stand = #members > 0 and redis.call('zmscore', due, unpack(members)) or {}
+  local terms = #members > 0 and redis.call('hmget', places, unpack(members)) or {}
+  for i, member in ipairs(members) do
+    local group, stands = firsts[i], tonumber(stand[i])
+    local flying = group and redis.call('zlexcount', groups, '[r' .. group .. '\0', '(r' .. group .. '\1')
+    local may = group and flying < tonumber(string.match(terms[i] or '', '^%d+', 17) or 1)
+    if stands and (stands < claimable) == (may or false) then
+      local at = due_at(stands)
+      moved[#moved + 1], moved[#moved + 2] = exact(score(member, at, nil, may)), member
+      if may then
+        earliest = math.min(earliest or at, at)
+        note(notes, task_of(member), math.max(at, now or at))
       end
     end
+    if group and (waits[group] > 1 and adds[group] > 0 or not may) then
+      more[#more + 1], more[#more + 2] = 0, 'w' .. group
+    elseif group and waits[group] < 2 then
+      less[#less + 1] = 'w' .. group
+    end
   end
-  if #waiting > 1 and adds or not may then
-    redis.call('zadd', groups, 0, 'w' .. group)
-  elseif #waiting < 2 then
-    redis.call('zrem', groups, 'w' .. group)
-  end
-  return ready, task
+  if #moved > 0 then redis.call('zadd', due, unpack(moved)) end
+  if #more > 0 then redis.call('zadd', groups, unpack(more)) end
+  if #less > 0 then redis.call('zrem', groups, unpack(less)) end
+  if now then wake_each(queue, notes, now) end
+  return earliest
 end
 
 local function arrange(queue, members, now, fresh)
   local due, flight, groups, places = queue.due, queue.flight, queue.groups, queue.places
-  local grouped, known, gone, flown, lost, noted, earliest, firsts = {}, {}, {}, {}, {}, {}, nil, {}
+  local grouped, names, adds, gone, there, lost, noted = {}, {}, {}, {}, {}, {}, {}
   for _, member in ipairs(members) do
     if is_grouped(member) then grouped[#grouped + 1] = member end
   end
@@ -58,26 +74,19 @@ local function arrange(queue, members, now, fresh)
       local stamp = place and string.format('%016.0f', tonumber(place)) or old
       local waiting, running = 'q' .. group .. '\0', 'r' .. group .. '\0' .. member
       if old and (not waits or old ~= stamp) then gone[#gone + 1] = waiting .. old .. member end
-      if flies then flown[#flown + 1], flown[#flown + 2] = 0, running else gone[#gone + 1] = running end
+      if flies then there[#there + 1], there[#there + 2] = 0, running else gone[#gone + 1] = running end
       if not waits and not flies then lost[#lost + 1] = member end
       if (waits or flies) and (new or stamp ~= old) then noted[#noted + 1], noted[#noted + 2] = member, stamp .. terms end
-      if not flies or limit ~= '1' then known[#known + 1] = {group, waits and waiting .. stamp .. member} end
+      if waits then there[#there + 1], there[#there + 2] = 0, waiting .. stamp .. member end
+      if not flies or limit ~= '1' then
+        if not adds[group] then names[#names + 1], adds[group] = group, 0 end
+        if waits then adds[group] = adds[group] + 1 end
+      end
     end
   end
   if #gone > 0 then redis.call('zrem', groups, unpack(gone)) end
-  if #flown > 0 then redis.call('zadd', groups, unpack(flown)) end
+  if #there > 0 then redis.call('zadd', groups, unpack(there)) end
   if #lost > 0 then redis.call('hdel', places, unpack(lost)) end
   if #noted > 0 then redis.call('hset', places, unpack(noted)) end
-  for _, message in ipairs(known) do
-    local group, entry = unpack(message)
-    if entry then redis.call('zadd', groups, 0, entry) end
-    local at, task = order(queue, group, entry)
-    if at then
-      earliest = math.min(earliest or at, at)
-      note(firsts, task, math.max(at, now or at))
-    end
-  end
-  if now then wake_each(queue, firsts, now) end
-  return earliest
+  return order(queue, names, adds, now)
 end
-
