@@ -666,3 +666,30 @@ func TestMiddlewareWithAForeignContextFailsItsTasks(t *testing.T) {
 		assert.Contains(t, failed.Text, "middleware")
 	})
 }
+
+func TestResultThatIsToldCostsNoCall(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		worker, p := executor(b.Peer(t)), b.Peer(t)
+		ex := executor(p)
+		require.NoError(t, greet.Handle(worker, func(_ context.Context, c rexecutor.Call[args]) (answer, error) {
+			time.Sleep(10 * time.Millisecond)
+			return answer{}, nil
+		}))
+		work(t, worker)
+		get := func(f *rexecutor.Future[answer]) (scripts int) {
+			before := p.Count("evalsha", "eval")
+			_, err := f.Get(t.Context())
+			require.NoError(t, err)
+			return p.Count("evalsha", "eval") - before
+		}
+		assert.NotZero(t, get(submit(t, ex, args{})), "the channel is not heard yet")
+		assert.Zero(t, get(submit(t, ex, args{})))
+		two := []*rexecutor.Future[answer]{submit(t, ex, args{}), submit(t, ex, args{})}
+		assert.Zero(t, get(two[0]))
+		time.Sleep(20 * time.Millisecond)
+		assert.Equal(t, 1, get(two[1]), "its end was told before it was waited for")
+		late := submit(t, ex, args{})
+		time.Sleep(3 * time.Second) // nobody waits, so the channel is not heard any more
+		assert.Equal(t, 1, get(late))
+	})
+}

@@ -12,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
-	"github.com/redlatch/redlatch/pubsub"
 )
 
 // Future is the result of a task that may not have ended. It keeps nothing alive, and is safe for concurrent use.
@@ -20,7 +19,8 @@ type Future[R any] struct {
 	ex   *Executor
 	id   string
 	task string
-	err  error // of the task, the executor or the id
+	err  error  // of the task, the executor or the id
+	mark uint64 // of its executor's futures before it was submitted; 0 if the task may have been there before
 }
 
 // ID returns the task's id.
@@ -119,7 +119,7 @@ func (f *Future[R]) get(ctx context.Context) (result R, err error) {
 	if ctx == nil {
 		return result, core.ErrNilContext
 	}
-	fate, err := f.ex.futures.wait(ctx, f.id)
+	fate, err := f.ex.futures.wait(ctx, f.id, f.mark)
 	if err == nil {
 		err = f.own(fate)
 	}
@@ -167,7 +167,7 @@ func (m *manager) of(q *queue.Queue) *futures {
 	defer m.mu.Unlock()
 	f := m.all[channel]
 	if f == nil {
-		f = &futures{core: m.core, queue: q, channel: channel, waits: map[string][]waiter{}, poke: make(chan struct{}, 1)}
+		f = &futures{core: m.core, queue: q, channel: channel, waits: map[string][]waiter{}, missed: 1, poke: make(chan struct{}, 1)}
 		m.all[channel] = f
 	}
 	return f
@@ -183,6 +183,8 @@ type futures struct {
 
 	mu      sync.Mutex // guards all below
 	waits   map[string][]waiter
+	hears   bool     // the channel is subscribed
+	missed  uint64   // how often ends may have been told that nobody waited for, from 1
 	begun   int      // waits
 	fresh   []string // ids to look at now
 	running bool
@@ -206,8 +208,18 @@ const (
 	lookPart  = 100 // ids in one call
 )
 
-// wait waits until a task has ended.
-func (f *futures) wait(ctx context.Context, id string) (queue.Fate, error) {
+// mark returns a number that is the same as long as no end was missed; 0 if ends are not told now.
+func (f *futures) mark() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.hears {
+		return 0
+	}
+	return f.missed
+}
+
+// wait waits until a task has ended. It looks at once, unless the task was submitted after mark was taken, and its end cannot have been missed.
+func (f *futures) wait(ctx context.Context, id string, mark uint64) (queue.Fate, error) {
 	if err := f.core.Ready(ctx); err != nil {
 		return queue.Fate{}, err
 	}
@@ -215,13 +227,18 @@ func (f *futures) wait(ctx context.Context, id string) (queue.Fate, error) {
 	f.mu.Lock()
 	f.waits[id] = append(f.waits[id], waiter{end, f.begun})
 	f.begun++
-	f.fresh = append(f.fresh, id)
 	if !f.running {
 		f.running = true
 		go f.run() // ends as said above, or when the client closes
 	}
+	looks := mark == 0 || mark != f.missed
+	if looks {
+		f.fresh = append(f.fresh, id)
+	}
 	f.mu.Unlock()
-	f.look()
+	if looks {
+		f.look()
+	}
 	select {
 	case o := <-end:
 		return o.fate, o.err
@@ -257,6 +274,8 @@ func (f *futures) look() {
 // Subscribed has all looked at: what was published before was not heard.
 func (f *futures) Subscribed() {
 	f.mu.Lock()
+	f.hears = true
+	f.missed++
 	for id := range f.waits {
 		f.fresh = append(f.fresh, id)
 	}
@@ -268,6 +287,9 @@ func (f *futures) Subscribed() {
 func (f *futures) Message(payload string) {
 	ids, ended, fate := queue.EndsIn(payload)
 	f.mu.Lock()
+	if slices.ContainsFunc(append(ids[:len(ids):len(ids)], ended), func(id string) bool { return id != "" && len(f.waits[id]) == 0 }) {
+		f.missed++
+	}
 	if ended != "" {
 		f.endLocked([]string{ended}, f.begun, outcome{fate: fate})
 	}
@@ -279,8 +301,10 @@ func (f *futures) Message(payload string) {
 }
 
 func (f *futures) run() {
-	var member *pubsub.Membership
-	member, _ = f.core.Router.Join(f.channel, f)
+	member, confirmed := f.core.Router.Join(f.channel, f)
+	if confirmed {
+		f.Subscribed()
+	}
 	defer member.Leave()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -308,7 +332,8 @@ func (f *futures) next(all, idle bool) (ids []string, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.core.Closed() || all && idle && len(f.waits) == 0 {
-		f.running = false
+		f.running, f.hears = false, false
+		f.missed++
 		return nil, true
 	}
 	seen := map[string]bool{}

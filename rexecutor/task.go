@@ -50,11 +50,19 @@ func (t *Task[A, R]) Name() string { return t.name }
 //
 // It costs one round trip, which concurrent submissions share, and one more for an id that is taken.
 func (t *Task[A, R]) Submit(ctx context.Context, ex *Executor, args A, opts ...SubmitOption) (*Future[R], error) {
-	id, err := t.submit(ctx, ex, args, opts, watched)
+	mark := uint64(0)
+	if ex.bad() == nil {
+		mark = ex.futures.mark()
+	}
+	id, added, err := t.submit(ctx, ex, args, opts, watched)
 	if id == "" {
 		return nil, ex.wrap("submit to", err)
 	}
-	return t.Future(ex, id), ex.wrap("submit to", err)
+	f := t.Future(ex, id)
+	if added {
+		f.mark = mark
+	}
+	return f, ex.wrap("submit to", err)
 }
 
 // Send submits a task whose result is not kept, and for which nobody waits. It does nothing if a task with the id of [WithID] waits, runs or has
@@ -64,7 +72,7 @@ func (t *Task[A, R]) Send(ctx context.Context, ex *Executor, args A, opts ...Sub
 }
 
 func (t *Task[A, R]) send(ctx context.Context, ex *Executor, args A, opts []SubmitOption) error {
-	_, err := t.submit(ctx, ex, args, opts, unwatched)
+	_, _, err := t.submit(ctx, ex, args, opts, unwatched)
 	return err
 }
 
@@ -79,17 +87,17 @@ const (
 // lookTries is how often a submission is repeated whose id was taken, and is free when it looks.
 const lookTries = 3
 
-func (t *Task[A, R]) submit(ctx context.Context, ex *Executor, args A, opts []SubmitOption, why interest) (string, error) {
+func (t *Task[A, R]) submit(ctx context.Context, ex *Executor, args A, opts []SubmitOption, why interest) (id string, added bool, err error) {
 	if err := cmp.Or(ex.bad(), t.bad()); err != nil {
-		return "", err
+		return "", false, err
 	}
 	s, err := submissionOf(t.settings.terms, opts)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	item, err := t.item(ex, args, s, why)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	room := ex.settings.room
 	if s.wait != nil {
@@ -98,29 +106,29 @@ func (t *Task[A, R]) submit(ctx context.Context, ex *Executor, args A, opts []Su
 	for try := 1; ; try++ {
 		ids, outcomes, err := ex.queue.Offer(ctx, []queue.Item{item}, room)
 		if len(ids) == 0 {
-			return "", err
+			return "", false, err
 		}
 		taken := errors.Is(err, queue.ErrDead) || err == nil && outcomes[0] == queue.Kept
 		switch {
 		case errors.Is(err, errs.ErrUnknown) || errors.Is(err, errs.ErrNotConfirmed) && !taken:
-			return ids[0], err
+			return ids[0], false, err
 		case err != nil && !taken:
-			return "", err
+			return "", false, err
 		case !taken:
-			return ids[0], nil
+			return ids[0], true, nil
 		}
 		fates, err := ex.queue.Look(ctx, ids)
 		switch {
 		case err != nil:
-			return "", err
+			return "", false, err
 		case fates[0].State == queue.Unknown && try < lookTries || fates[0].State == queue.Cancelled && try < lookTries:
 			continue // it was free again before this has looked
 		case fates[0].Task != t.name && fates[0].State != queue.Unknown:
-			return "", fmt.Errorf("%w: task %q has the id %q", errs.ErrInvalid, fates[0].Task, ids[0])
+			return "", false, fmt.Errorf("%w: task %q has the id %q", errs.ErrInvalid, fates[0].Task, ids[0])
 		case fates[0].State == queue.Dead && why == unwatched:
-			return "", ErrDead
+			return "", false, ErrDead
 		}
-		return ids[0], nil
+		return ids[0], false, nil
 	}
 }
 
