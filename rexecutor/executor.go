@@ -154,13 +154,16 @@ type Stats struct {
 
 // TaskStats are the numbers of the tasks of one name.
 type TaskStats struct {
-	Name           string
-	Delayed, Ready int
+	Name string
+	// InFlight and Dead are counted among the 10,000 newest of the executor.
+	Delayed, Ready, InFlight, Dead int
+	// Unseen is for how long no worker that handles the task has been there; negative if none ever was.
+	Unseen time.Duration
 	// Orphaned reports whether tasks of the name wait, and no worker that handles them has been there for 25 s.
 	Orphaned bool
 }
 
-// Stats counts the tasks. It costs two round trips for any number of tasks.
+// Stats counts the tasks. It costs two round trips, and nine more at most: one for each 1,000 tasks that are in flight, or dead, after the first.
 func (ex *Executor) Stats(ctx context.Context) (Stats, error) {
 	s, err := ex.stats(ctx)
 	return s, ex.wrap("stats of", err)
@@ -177,8 +180,10 @@ func (ex *Executor) stats(ctx context.Context) (s Stats, err error) {
 	s.Stats = rdelayedqueue.Stats(counts)
 	tasks, err := ex.queue.Census(ctx)
 	for _, t := range tasks {
-		waits := t.Delayed+t.Ready > 0
-		s.Tasks = append(s.Tasks, TaskStats{t.Name, t.Delayed, t.Ready, waits && t.Unseen > lifetime})
+		waits, handled := t.Delayed+t.Ready > 0, t.Unseen >= 0 && t.Unseen <= lifetime
+		s.Tasks = append(s.Tasks, TaskStats{
+			Name: t.Name, Delayed: t.Delayed, Ready: t.Ready, InFlight: t.InFlight, Dead: t.Dead, Unseen: t.Unseen, Orphaned: waits && !handled,
+		})
 	}
 	return s, err
 }

@@ -428,7 +428,13 @@ func TestOrphanedTasksAreNamed(t *testing.T) {
 		time.Sleep(time.Minute)
 		s, err := ex.Stats(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []rexecutor.TaskStats{{Name: "greet", Ready: 1}, {Name: other.Name(), Delayed: 1, Orphaned: true}}, s.Tasks, "the worker is busy, and there")
+		require.Len(t, s.Tasks, 2)
+		assert.Less(t, s.Tasks[0].Unseen, 11*time.Second)
+		s.Tasks[0].Unseen = 0
+		assert.Equal(t, []rexecutor.TaskStats{
+			{Name: "greet", Ready: 1, InFlight: 1}, {Name: other.Name(), Delayed: 1, Unseen: s.Tasks[1].Unseen, Orphaned: true},
+		}, s.Tasks, "the worker is busy, and there")
+		assert.Negative(t, s.Tasks[1].Unseen)
 		go stop()
 		time.Sleep(30 * time.Second)
 		s, err = ex.Stats(t.Context())

@@ -478,3 +478,41 @@ func TestWorkersGoOnWhenRedisHasLostAll(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, time.Since(start), time.Second)
 }
+
+func TestTasksThatAreDeadOrInFlightAreCountedByName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ex := r.direct(t)
+	require.NoError(t, greet.Handle(ex, func(ctx context.Context, c rexecutor.Call[args]) (answer, error) {
+		if c.Args.N%2 == 1 {
+			<-ctx.Done()
+		}
+		return answer{}, rexecutor.Reject(errors.New("no luck"))
+	}))
+	require.NoError(t, other.Handle(ex, func(context.Context, rexecutor.Call[args]) (struct{}, error) {
+		return struct{}{}, rexecutor.Reject(errors.New("no luck"))
+	}))
+	const each, few = 1050, 25 // more than a call looks at
+	work(t, ex, rexecutor.WithConcurrency(each+few), rexecutor.WithStopGrace(0))
+	var sending sync.WaitGroup
+	for first := range few {
+		sending.Go(func() {
+			send(t, ex)
+			for n := first; n < 2*each; n += few {
+				assert.NoError(t, greet.Send(t.Context(), ex, args{N: n}))
+			}
+		})
+	}
+	sending.Wait()
+	redistest.Eventually(t, patience, "all are counted", func() error {
+		s, err := ex.Stats(t.Context())
+		for i := range s.Tasks {
+			s.Tasks[i].Unseen = 0
+		}
+		want := []rexecutor.TaskStats{{Name: "greet", InFlight: each, Dead: each}, {Name: other.Name(), Dead: few}}
+		if err == nil && !slices.Equal(s.Tasks, want) {
+			err = fmt.Errorf("%+v", s.Tasks)
+		}
+		return err
+	})
+}

@@ -402,7 +402,9 @@ func (k *keys) stats() *script.Call {
 	return statsScript.Call(6, k.due, k.flight, k.dead, k.meta, k.errors, k.groups, layout)
 }
 
-func (k *keys) census() *script.Call { return censusScript.Call(2, k.meta, k.due, layout) }
+func (k *keys) census(from, n int) *script.Call {
+	return censusScript.Call(4, k.meta, k.due, k.flight, k.dead, layout, from, n)
+}
 
 func (k *keys) minutes() *script.Call { return minutesScript.Call(2, k.meta, k.series, layout) }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -101,7 +102,7 @@ const (
 	Unknown State = -1
 )
 
-// fateFields is the number of values of a task in the replies of look and census.
+// fateFields is the number of values of a task in the reply of look.
 const fateFields = 4
 
 // Look returns what became of tasks: of the first of them, as many as the size of the results allows, and of one at least.
@@ -136,37 +137,58 @@ func (q *Queue) Look(ctx context.Context, ids []string) ([]Fate, error) {
 
 // TaskCount are the numbers of the messages of a task.
 type TaskCount struct {
-	Name           string
-	Delayed, Ready int
-	Unseen         time.Duration // for how long nobody has been seen who works on it
+	Name                           string
+	Delayed, Ready, InFlight, Dead int
+	Unseen                         time.Duration // for how long nobody has been seen who works on it; negative if nobody ever was
 }
 
-// Census counts the messages that wait by task, sorted by name.
+const (
+	// CensusMost is how many claims and how many dead letters Census looks at, the newest.
+	CensusMost = 10_000
+
+	censusPart = 1000 // with which a call is done within a millisecond
+)
+
+// Census counts the messages by task, sorted by name. It makes a call for each 1,000 claims or dead letters.
 func (q *Queue) Census(ctx context.Context) ([]TaskCount, error) {
-	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.census() })
-	if err != nil {
-		return nil, err
-	}
-	all := make([]TaskCount, len(r)/fateFields)
-	for i := range all {
-		escaped, err := r.text(fateFields * i)
+	all := map[string]TaskCount{}
+	for from, more := 0, true; more && from < CensusMost; from += censusPart {
+		r, err := q.ask(ctx, func(k *keys) *script.Call { return k.census(from, censusPart) })
+		if err == nil {
+			more, err = r.census(all)
+		}
 		if err != nil {
 			return nil, err
 		}
-		numbers := [3]int64{}
-		for n := range numbers {
-			if numbers[n], err = r.int(fateFields*i + 1 + n); err != nil {
-				return nil, err
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b TaskCount) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+// census adds what a reply of the script has counted, and returns whether there is more to count.
+func (r reply) census(all map[string]TaskCount) (more bool, err error) {
+	mark, err := r.int(0)
+	if err != nil {
+		return false, err
+	}
+	const fields = 6
+	for i := 1; i < len(r); i += fields {
+		escaped, err := r.text(i)
+		if err != nil {
+			return false, err
+		}
+		n := [fields - 1]int64{}
+		for field := range n {
+			if n[field], err = r.int(i + 1 + field); err != nil {
+				return false, err
 			}
 		}
-		unseen := time.Duration(numbers[2]) * time.Microsecond
-		if numbers[2] < 0 {
-			unseen = MaxDelay
-		}
-		all[i] = TaskCount{taskOf(escaped), int(numbers[0]), int(numbers[1]), unseen}
+		name := taskOf(escaped)
+		t := all[name]
+		t.Name, t.Unseen = name, time.Duration(n[4])*time.Microsecond
+		t.Delayed, t.Ready, t.InFlight, t.Dead = t.Delayed+int(n[0]), t.Ready+int(n[1]), t.InFlight+int(n[2]), t.Dead+int(n[3])
+		all[name] = t
 	}
-	slices.SortFunc(all, func(a, b TaskCount) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	return mark == 1, nil
 }
 
 // Beat notes that this client works on tasks.
