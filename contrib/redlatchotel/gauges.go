@@ -13,10 +13,12 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 const (
 	stateKey = attribute.Key("redlatch.state") // of messages
+	taskKey  = attribute.Key("redlatch.task")  // by its name
 	fromKey  = attribute.Key("redlatch.from")  // of hits
 )
 
@@ -31,8 +33,8 @@ type watched struct {
 	inspect.Gauges
 	timeout time.Duration
 
-	holds, waits, messages, paused, up metric.Int64ObservableGauge
-	longestHold, longestWait, lag      metric.Float64ObservableGauge
+	holds, waits, messages, paused, groups, up, tasks, orphaned metric.Int64ObservableGauge
+	longestHold, longestWait, lag                               metric.Float64ObservableGauge
 
 	hits, misses, stale, loads, failures, invalidations metric.Int64ObservableCounter // of caches
 	entries, disconnected                               metric.Int64ObservableGauge
@@ -46,6 +48,12 @@ func (t *Telemetry) Watch(c *redlatch.Client) (stop func()) { return t.watched.W
 // processes share one is enough. The queue's name is always an attribute. Of several queues of one name, with different name prefixes
 // or on different servers, the one that was watched first is shown.
 func (t *Telemetry) WatchQueue(q Queue) (stop func()) { return t.watched.WatchQueue(q) }
+
+// WatchExecutor shows the states of an executor's tasks, and of those of each name, at most 100, until the result is called. Each
+// collection then costs some round trips, see [rexecutor.Executor.Stats]. What is said of queues in [Telemetry.WatchQueue] holds here too.
+func (t *Telemetry) WatchExecutor(ex *rexecutor.Executor) (stop func()) {
+	return t.watched.WatchExecutor(ex)
+}
 
 func (t *Telemetry) observables(m metric.Meter) error {
 	w := &t.watched
@@ -67,9 +75,12 @@ func (t *Telemetry) observables(m metric.Meter) error {
 	number(&w.waits, "redlatch.waits", "{call}", "Calls that wait for somebody else.")
 	seconds(&w.longestHold, "redlatch.hold.longest", "For how long the oldest of them has been held.")
 	seconds(&w.longestWait, "redlatch.wait.longest", "For how long the first of them has waited.")
-	number(&w.messages, "redlatch.queue.messages", "{message}", "Messages of a queue.")
+	number(&w.messages, "redlatch.queue.messages", "{message}", "Messages of a queue, or tasks of an executor.")
 	seconds(&w.lag, "redlatch.queue.lag", "For how long the message has been due that is delivered next, 0 if none is ready.")
 	number(&w.paused, "redlatch.queue.paused", "1", "1 while the queue is paused, else 0.")
+	number(&w.groups, "redlatch.queue.waiting_groups", "{group}", "Groups of which a message waits for another.")
+	number(&w.tasks, "redlatch.executor.tasks", "{task}", "Tasks of an executor, by their names.")
+	number(&w.orphaned, "redlatch.executor.orphaned", "1", "1 while tasks of the name wait and no worker handles them, else 0.")
 	number(&w.up, "redlatch.queue.up", "1", "1 if the queue's states are known, 0 if Redis has not answered.")
 	counter(&w.hits, "redlatch.cache.hits", "{read}", "Reads of caches and near maps that were answered in the client, or by a value in Redis.")
 	counter(&w.misses, "redlatch.cache.misses", "{read}", "Reads of caches that had to load, or to wait for a load, and of near maps that asked Redis.")
@@ -102,26 +113,36 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 	t.observeCaches(o)
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	w.Queues(ctx, func(name string, s rdelayedqueue.Stats, err error) {
+	w.Queues(ctx, func(q inspect.Object, s rexecutor.Stats, err error) {
 		of := func(more ...attribute.KeyValue) metric.MeasurementOption {
-			return metric.WithAttributes(append(more, system, semconv.MessagingDestinationName(name))...)
+			return metric.WithAttributes(append(more, system, kindKey.String(q.Kind), semconv.MessagingDestinationName(q.Name))...)
 		}
 		if err != nil {
 			o.ObserveInt64(w.up, 0, of())
 			return
 		}
 		o.ObserveInt64(w.up, 1, of())
-		for state, n := range inspect.StateCounts(s) {
+		for state, n := range inspect.StateCounts(s.Delayed, s.Ready, s.InFlight, s.Dead) {
 			o.ObserveInt64(w.messages, int64(n), of(stateKey.String(state)))
 		}
 		o.ObserveFloat64(w.lag, s.Oldest.Seconds(), of())
-		paused := int64(0)
-		if s.Paused {
-			paused = 1
+		o.ObserveInt64(w.paused, truth(s.Paused), of())
+		o.ObserveInt64(w.groups, int64(s.Groups), of())
+		for _, t := range s.Tasks {
+			for state, n := range inspect.StateCounts(t.Delayed, t.Ready, t.InFlight, t.Dead) {
+				o.ObserveInt64(w.tasks, int64(n), of(taskKey.String(t.Name), stateKey.String(state)))
+			}
+			o.ObserveInt64(w.orphaned, truth(t.Orphaned), of(taskKey.String(t.Name)))
 		}
-		o.ObserveInt64(w.paused, paused, of())
 	})
 	return nil
+}
+
+func truth(of bool) int64 {
+	if of {
+		return 1
+	}
+	return 0
 }
 
 func (t *Telemetry) observeCaches(to metric.Observer) {

@@ -26,6 +26,7 @@ import (
 	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -426,9 +427,13 @@ func object(kind, name string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("redlatch.kind", kind), attribute.String("redlatch.name", name)}
 }
 
-// ofQueue are the attributes of a gauge of a queue.
+// ofQueue are the attributes of a queue, and inQueue those of its gauges.
 func ofQueue(name string, more ...attribute.KeyValue) []attribute.KeyValue {
 	return append(more, attribute.String("messaging.system", "redlatch"), attribute.String("messaging.destination.name", name))
+}
+
+func inQueue(kind, name string, more ...attribute.KeyValue) []attribute.KeyValue {
+	return ofQueue(name, append(more, attribute.String("redlatch.kind", kind))...)
 }
 
 func TestGaugesShowWhatIsHeldAndWaitedFor(t *testing.T) {
@@ -525,27 +530,49 @@ func TestGaugesOfQueues(t *testing.T) {
 		m, err := q.Take(t.Context())
 		require.NoError(t, err)
 		for state, want := range map[string]float64{"delayed": 1, "ready": 1, "in flight": 1, "dead": 0} {
-			got, found := l.gauge(t, "redlatch.queue.messages", ofQueue("mail", attribute.String("redlatch.state", state))...)
+			got, found := l.gauge(t, "redlatch.queue.messages", inQueue("queue", "mail", attribute.String("redlatch.state", state))...)
 			assert.True(t, found, state)
 			assert.InDelta(t, want, got, 0, state)
 		}
 		for name, want := range map[string]float64{"mail": 1, "down": 0} {
-			got, found := l.gauge(t, "redlatch.queue.up", ofQueue(name)...)
+			got, found := l.gauge(t, "redlatch.queue.up", inQueue("queue", name)...)
 			assert.True(t, found, name)
 			assert.InDelta(t, want, got, 0, name)
 		}
 		for _, want := range []float64{0, 1} {
-			got, found := l.gauge(t, "redlatch.queue.paused", ofQueue("mail")...)
+			got, found := l.gauge(t, "redlatch.queue.paused", inQueue("queue", "mail")...)
 			assert.True(t, found)
 			assert.InDelta(t, want, got, 0)
 			require.NoError(t, q.Pause(t.Context()))
 		}
-		_, found := l.gauge(t, "redlatch.queue.lag", ofQueue("mail")...)
+		_, found := l.gauge(t, "redlatch.queue.lag", inQueue("queue", "mail")...)
 		assert.True(t, found)
-		_, found = l.gauge(t, "redlatch.queue.paused", ofQueue("down")...)
+		_, found = l.gauge(t, "redlatch.queue.paused", inQueue("queue", "down")...)
 		assert.False(t, found)
 		require.NoError(t, m.Ack(t.Context()))
 	}, redlatchotel.WithCollectTimeout(10*time.Millisecond), redlatchotel.WithCollectTimeout(0))
+}
+
+func TestGaugesOfExecutors(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		ex := rexecutor.New(l.Client, "media")
+		defer l.told.WatchExecutor(ex)()
+		require.NoError(t, rexecutor.NewTask[int, struct{}]("resize").Send(t.Context(), ex, 1))
+		require.NoError(t, rexecutor.NewTask[int, struct{}]("report").Send(t.Context(), ex, 1, rexecutor.WithDelay(time.Hour)))
+		is := func(want float64, name string, more ...attribute.KeyValue) {
+			t.Helper()
+			got, found := l.gauge(t, name, inQueue("executor", "media", more...)...)
+			assert.True(t, found, name)
+			assert.InDelta(t, want, got, 0, name)
+		}
+		task, ready := attribute.String("redlatch.task", "resize"), attribute.String("redlatch.state", "ready")
+		is(1, "redlatch.queue.up")
+		is(0, "redlatch.queue.waiting_groups")
+		is(1, "redlatch.queue.messages", ready)
+		is(1, "redlatch.executor.tasks", task, ready)
+		is(0, "redlatch.executor.tasks", attribute.String("redlatch.task", "report"), ready)
+		is(1, "redlatch.executor.orphaned", task)
+	})
 }
 
 // down is a queue on a server that does not answer.
@@ -587,7 +614,7 @@ func TestTelemetryOfACluster(t *testing.T) {
 	held, found := l.gauge(t, "redlatch.holds", object("lock", "")...)
 	assert.True(t, found)
 	assert.InDelta(t, n, held, 0)
-	ready, found := l.gauge(t, "redlatch.queue.messages", ofQueue("mail", attribute.String("redlatch.state", "ready"))...)
+	ready, found := l.gauge(t, "redlatch.queue.messages", inQueue("queue", "mail", attribute.String("redlatch.state", "ready"))...)
 	assert.True(t, found)
 	assert.InDelta(t, n, ready, 0)
 }

@@ -2,6 +2,7 @@ package redlatchprom
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 // Queue is a queue whose states are to be shown, such as a *rdelayedqueue.Queue.
@@ -23,7 +25,7 @@ type watched struct {
 	inspect.Gauges
 	timeout time.Duration
 
-	holds, waits, longestHold, longestWait, messages, lag, paused, up *prometheus.Desc
+	holds, waits, longestHold, longestWait, messages, lag, paused, groups, up, tasks, orphaned *prometheus.Desc
 
 	hits, misses, stale, loads, failures, entries, invalidations, disconnected *prometheus.Desc // of caches
 }
@@ -45,15 +47,18 @@ func (g *watched) init(timeout time.Duration) {
 	g.entries = desc("near_entries", "Values that clients keep near.", "kind", "name")
 	g.invalidations = desc("near_invalidations_total", "Keys whose near values were dropped because of a change.", "kind", "name")
 	g.disconnected = desc("near_disconnected", "Clients that keep nothing near now, as they do not hear of changes.", "kind", "name")
-	g.messages = desc("queue_messages", "Messages of a queue.", "name", "state")
-	g.lag = desc("queue_lag_seconds", "For how long the message has been due that is delivered next, 0 if none is ready.", "name")
-	g.paused = desc("queue_paused", "1 while the queue is paused, else 0.", "name")
-	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis has not answered.", "name")
+	g.messages = desc("queue_messages", "Messages of a queue, or tasks of an executor.", "kind", "name", "state")
+	g.lag = desc("queue_lag_seconds", "For how long the message has been due that is delivered next, 0 if none is ready.", "kind", "name")
+	g.paused = desc("queue_paused", "1 while the queue is paused, else 0.", "kind", "name")
+	g.groups = desc("queue_waiting_groups", "Groups of which a message waits for another.", "kind", "name")
+	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis has not answered.", "kind", "name")
+	g.tasks = desc("executor_tasks", "Tasks of an executor, by their names.", "name", "task", "state")
+	g.orphaned = desc("executor_orphaned", "1 while tasks of the name wait and no worker handles them, else 0.", "name", "task")
 }
 
 func (g *watched) describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.lag, g.paused, g.up,
+		g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.lag, g.paused, g.groups, g.up, g.tasks, g.orphaned,
 		g.hits, g.misses, g.stale, g.loads, g.failures, g.entries, g.invalidations, g.disconnected,
 	} {
 		to <- d
@@ -68,6 +73,12 @@ func (m *Metrics) Watch(c *redlatch.Client) (stop func()) { return m.watched.Wat
 // processes share one is enough. The queue's name is always a label. Of several queues of one name, with different name prefixes
 // or on different servers, the one that was watched first is shown.
 func (m *Metrics) WatchQueue(q Queue) (stop func()) { return m.watched.WatchQueue(q) }
+
+// WatchExecutor shows the states of an executor's tasks, and of those of each name, at most 100, until the result is called. Each scrape
+// then costs some round trips, see [rexecutor.Executor.Stats]. What is said of queues in [Metrics.WatchQueue] holds here too.
+func (m *Metrics) WatchExecutor(ex *rexecutor.Executor) (stop func()) {
+	return m.watched.WatchExecutor(ex)
+}
 
 func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
@@ -85,22 +96,33 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 	g.caches(name, to)
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout) //nolint:forbidigo // a scrape has no context
 	defer cancel()
-	g.Queues(ctx, func(name string, s rdelayedqueue.Stats, err error) {
+	g.Queues(ctx, func(o inspect.Object, s rexecutor.Stats, err error) {
 		if err != nil {
-			send(g.up, 0, name)
+			send(g.up, 0, o.Kind, o.Name)
 			return
 		}
-		send(g.up, 1, name)
-		for state, n := range inspect.StateCounts(s) {
-			send(g.messages, float64(n), name, state)
+		send(g.up, 1, o.Kind, o.Name)
+		for state, n := range inspect.StateCounts(s.Delayed, s.Ready, s.InFlight, s.Dead) {
+			send(g.messages, float64(n), o.Kind, o.Name, state)
 		}
-		send(g.lag, s.Oldest.Seconds(), name)
-		paused := 0.0
-		if s.Paused {
-			paused = 1
+		send(g.lag, s.Oldest.Seconds(), o.Kind, o.Name)
+		send(g.paused, truth(s.Paused), o.Kind, o.Name)
+		send(g.groups, float64(s.Groups), o.Kind, o.Name)
+		for _, t := range s.Tasks {
+			task := strings.ToValidUTF8(t.Name, "\uFFFD")
+			for state, n := range inspect.StateCounts(t.Delayed, t.Ready, t.InFlight, t.Dead) {
+				send(g.tasks, float64(n), o.Name, task, state)
+			}
+			send(g.orphaned, truth(t.Orphaned), o.Name, task)
 		}
-		send(g.paused, paused, name)
 	})
+}
+
+func truth(of bool) float64 {
+	if of {
+		return 1
+	}
+	return 0
 }
 
 func (g *watched) caches(name func(string) string, to chan<- prometheus.Metric) {

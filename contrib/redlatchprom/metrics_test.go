@@ -24,6 +24,7 @@ import (
 	"github.com/redlatch/redlatch/grid/rmap"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -201,9 +202,9 @@ func TestMetricsOfQueues(t *testing.T) {
 		}
 		_, err = q.Offer(t.Context(), "later", time.Hour)
 		require.NoError(t, err)
-		assert.InDelta(t, 3, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
+		assert.InDelta(t, 3, value(t, registry, "redlatch_queue_messages", `kind="queue",name="mail",state="ready"`), 0)
 		time.Sleep(10 * time.Second)
-		assert.InDelta(t, 10, value(t, registry, "redlatch_queue_lag_seconds", `name="mail"`), 0.1)
+		assert.InDelta(t, 10, value(t, registry, "redlatch_queue_lag_seconds", `kind="queue",name="mail"`), 0.1)
 		ctx, stop := context.WithCancel(t.Context())
 		consumed := make(chan error, 1)
 		go func() {
@@ -227,12 +228,59 @@ func TestMetricsOfQueues(t *testing.T) {
 		assert.InDelta(t, 3, value(t, registry, "redlatch_late_seconds", `kind="queue",name="mail"`), 0)
 		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `kind="queue",name="mail"`), 0)
 		for state, n := range map[string]float64{"delayed": 2, "ready": 0, "in flight": 0, "dead": 1} {
-			assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", fmt.Sprintf("name=%q,state=%q", "mail", state)), 0, state)
+			assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", fmt.Sprintf("kind=%q,name=%q,state=%q", "queue", "mail", state)), 0, state)
 		}
-		assert.Zero(t, value(t, registry, "redlatch_queue_paused", `name="mail"`))
+		assert.Zero(t, value(t, registry, "redlatch_queue_paused", `kind="queue",name="mail"`))
 		require.NoError(t, q.Pause(t.Context()))
-		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_paused", `name="mail"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_paused", `kind="queue",name="mail"`), 0)
 		assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="ok",script="rdelayedqueue.offer"`))
+	})
+}
+
+func TestMetricsOfExecutors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := redlatchprom.New(redlatchprom.WithNames("media"))
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(metrics)
+		c, err := embedded.Open(redlatch.WithObserver(metrics.Observer()))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		ex := rexecutor.New(c, "media", rexecutor.WithCapacity(4))
+		defer metrics.WatchExecutor(ex)()
+		resize, report := rexecutor.NewTask[string, struct{}]("resize"), rexecutor.NewTask[string, struct{}]("report")
+		work, stop := context.WithCancel(t.Context())
+		require.NoError(t, resize.Handle(ex, func(_ context.Context, c rexecutor.Call[string]) (struct{}, error) {
+			if c.Args == "bad" {
+				return struct{}{}, rexecutor.Reject(errors.New("bad"))
+			}
+			<-work.Done()
+			return struct{}{}, nil
+		}))
+		worked := make(chan error, 1)
+		go func() { worked <- ex.Work(work) }()
+		for _, picture := range []string{"bad", "good", "other"} {
+			require.NoError(t, resize.Send(t.Context(), ex, picture, rexecutor.WithGroup("ann")))
+			synctest.Wait()
+		}
+		require.NoError(t, report.Send(t.Context(), ex, "today"))
+		require.NoError(t, report.Send(t.Context(), ex, "tomorrow", rexecutor.WithDelay(time.Hour)))
+		require.ErrorIs(t, report.Send(t.Context(), ex, "in vain"), rexecutor.ErrFull)
+		time.Sleep(10 * time.Second)
+		of := `kind="executor",name="media"`
+		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", of), 0)
+		assert.Zero(t, value(t, registry, "redlatch_queue_paused", of))
+		assert.InDelta(t, 10, value(t, registry, "redlatch_queue_lag_seconds", of), 0.1)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_waiting_groups", of), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_offered_messages_total", of+`,result="full"`), 0)
+		for state, want := range map[string][3]float64{"delayed": {1, 1, 0}, "ready": {2, 1, 1}, "in flight": {1, 0, 1}, "dead": {1, 0, 1}} {
+			assert.InDelta(t, want[0], value(t, registry, "redlatch_queue_messages", fmt.Sprintf("%s,state=%q", of, state)), 0, state)
+			assert.InDelta(t, want[1], value(t, registry, "redlatch_executor_tasks", fmt.Sprintf("name=%q,state=%q,task=%q", "media", state, "report")), 0, state)
+			assert.InDelta(t, want[2], value(t, registry, "redlatch_executor_tasks", fmt.Sprintf("name=%q,state=%q,task=%q", "media", state, "resize")), 0, state)
+		}
+		assert.InDelta(t, 1, value(t, registry, "redlatch_executor_orphaned", `name="media",task="report"`), 0)
+		assert.Zero(t, value(t, registry, "redlatch_executor_orphaned", `name="media",task="resize"`))
+		stop()
+		require.NoError(t, <-worked)
 	})
 }
 
@@ -273,8 +321,8 @@ func TestQueueWithABadNameBreaksNoScrape(t *testing.T) {
 		for _, name := range []string{"mail", "mail\xff", "mail\xfe"} {
 			defer metrics.WatchQueue(redlatch.GetDelayedQueue[string](c, name))()
 		}
-		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `name="mail"`), 0)
-		assert.Zero(t, value(t, registry, "redlatch_queue_up", `name="mail�"`))
+		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `kind="queue",name="mail"`), 0)
+		assert.Zero(t, value(t, registry, "redlatch_queue_up", `kind="queue",name="mail�"`))
 	})
 }
 
@@ -335,8 +383,8 @@ func TestMetricsOfACluster(t *testing.T) {
 	require.Len(t, nodes, 3, "each node has some of the locks")
 	assert.InDelta(t, n, value(t, registry, "redlatch_acquire_seconds", `kind="lock",name="",result="ok"`), 0)
 	assert.InDelta(t, n, value(t, registry, "redlatch_holds", `kind="lock",name=""`), 0)
-	assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `name="mail"`), 0)
-	assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
+	assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `kind="queue",name="mail"`), 0)
+	assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", `kind="queue",name="mail",state="ready"`), 0)
 }
 
 // silent is a queue on a server that does not answer.
@@ -367,6 +415,7 @@ func TestResultTellsBusyFromDown(t *testing.T) {
 		"refused":     fmt.Errorf("x: %w", rlock.ErrNotAcquired),
 		"unavailable": fmt.Errorf("x: %w: %w", rlock.ErrNotAcquired, redlatch.ErrUnavailable),
 		"unwritable":  fmt.Errorf("x: %w", full{}),
+		"full":        fmt.Errorf("x: %w", rdelayedqueue.ErrFull),
 		"cancelled":   context.DeadlineExceeded,
 		"failed":      errors.New("x"),
 	} {

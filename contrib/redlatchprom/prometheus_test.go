@@ -29,6 +29,7 @@ import (
 	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 // binary returns the path of a program of Prometheus, or skips the test.
@@ -218,6 +219,9 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 	queue := redlatch.GetDelayedQueue[string](client, "mail")
 	t.Cleanup(metrics.Watch(client))
 	t.Cleanup(metrics.WatchQueue(queue))
+	executor := rexecutor.New(client, "media")
+	require.NoError(t, rexecutor.NewTask[int, struct{}]("resize").Send(t.Context(), executor, 1))
+	t.Cleanup(metrics.WatchExecutor(executor))
 	service := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(service.Close)
 	load(t, client, queue)
@@ -231,9 +235,9 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 			`rate(redlatch_acquire_seconds_count{kind="lock",name="orders",result="ok"}[1m]) > 0`,
 			`rate(redlatch_hold_seconds_count{kind="lock",name="orders"}[1m]) > 0`,
 			`rate(redlatch_handle_seconds_count{kind="queue",name="mail",result="ok"}[1m]) > 0`,
-			`redlatch_queue_up{name="mail"} == 1`,
+			`redlatch_queue_up{kind="queue",name="mail"} == 1`,
 			`rate(redlatch_cache_hits_total{kind="cache",name="",from="near"}[1m]) > 0`,
-			`redlatch_queue_messages{name="mail",state="ready"} >= 0`,
+			`redlatch_queue_messages{kind="queue",name="mail",state="ready"} >= 0`,
 			`rate(redlatch_script_seconds_count{script="rlock.acquire"}[1m]) > 0`,
 		) {
 			if n, err := api.query(t, expr); err != nil || n == 0 {

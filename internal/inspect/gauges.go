@@ -11,8 +11,10 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -22,13 +24,19 @@ type Watched interface {
 	Stats(ctx context.Context) (rdelayedqueue.Stats, error)
 }
 
+// watchedQueue is one that is watched, or that of an executor.
+type watchedQueue struct {
+	Object
+	stats func(ctx context.Context) (rexecutor.Stats, error)
+}
+
 // Gauges look at what clients hold and wait for, and at queues, when metrics are asked for. The zero value is ready to use. They are
 // safe for concurrent use.
 type Gauges struct {
 	mu      sync.Mutex // guards the rest
 	next    int
 	clients map[int]*redlatch.Client
-	queues  map[int]Watched
+	queues  map[int]watchedQueue
 	reading map[*redlatch.Client]*reading
 	past    map[Object]CacheCounts // of clients that are watched no more
 }
@@ -129,7 +137,17 @@ func (g *Gauges) Caches(name func(string) string) map[Object]*CacheNow {
 }
 
 // WatchQueue adds a queue, until the result is called.
-func (g *Gauges) WatchQueue(q Watched) (stop func()) { return add(g, &g.queues, q) }
+func (g *Gauges) WatchQueue(q Watched) (stop func()) {
+	return add(g, &g.queues, watchedQueue{Object{kinds.Queue, q.Name()}, func(ctx context.Context) (rexecutor.Stats, error) {
+		s, err := q.Stats(ctx)
+		return rexecutor.Stats{Stats: s}, err
+	}})
+}
+
+// WatchExecutor adds an executor, until the result is called.
+func (g *Gauges) WatchExecutor(ex *rexecutor.Executor) (stop func()) {
+	return add(g, &g.queues, watchedQueue{Object{kinds.Executor, ex.Name()}, ex.Stats})
+}
 
 func add[T any](g *Gauges, all *map[int]T, one T) func() {
 	g.mu.Lock()
@@ -190,35 +208,35 @@ func (g *Gauges) Crowds(name func(string) string) (holds, waits map[Object]*Crow
 	return holds, waits
 }
 
-// Queues asks for the states of all queues at the same time, and returns when each has answered or ctx has ended. It calls found
-// for one after the other. Of several queues of one name the one that was watched first is asked.
-func (g *Gauges) Queues(ctx context.Context, found func(name string, stats rdelayedqueue.Stats, err error)) {
-	byName := map[string]Watched{}
+// Queues asks for the states of all queues and executors at the same time, and returns when each has answered or ctx has ended. It calls
+// found for one after the other; a queue has no tasks. Of several of one kind and name the one that was watched first is asked.
+func (g *Gauges) Queues(ctx context.Context, found func(o Object, stats rexecutor.Stats, err error)) {
+	all := map[Object]watchedQueue{}
 	g.mu.Lock()
 	for _, id := range slices.Sorted(maps.Keys(g.queues)) {
 		q := g.queues[id]
-		name := strings.ToValidUTF8(q.Name(), "\uFFFD") // metrics take no other text; such a queue has an error
-		if _, known := byName[name]; !known {
-			byName[name] = q
+		q.Name = strings.ToValidUTF8(q.Name, "\uFFFD") // metrics take no other text; such a queue has an error
+		if _, known := all[q.Object]; !known {
+			all[q.Object] = q
 		}
 	}
 	g.mu.Unlock()
 	var asking sync.WaitGroup
 	var finding sync.Mutex // held while found is called
-	for name, q := range byName {
+	for o, q := range all {
 		asking.Go(func() {
-			stats, err := q.Stats(ctx)
+			stats, err := q.stats(ctx)
 			finding.Lock()
 			defer finding.Unlock()
-			found(name, stats, err)
+			found(o, stats, err)
 		})
 	}
 	asking.Wait()
 }
 
 // StateCounts returns how many messages are in each state, by its name in metrics.
-func StateCounts(s rdelayedqueue.Stats) map[string]int {
-	return map[string]int{"delayed": s.Delayed, "ready": s.Ready, "in flight": s.InFlight, "dead": s.Dead}
+func StateCounts(delayed, ready, inFlight, dead int) map[string]int {
+	return map[string]int{"delayed": delayed, "ready": ready, "in flight": inFlight, "dead": dead}
 }
 
 // Snoozed is what came of a handler that has put its message off, by its name in metrics.
@@ -238,6 +256,7 @@ func Handled(e redlatch.HandleEndEvent) string {
 //	refused      somebody else has it
 //	unavailable  Redis did not answer, or nobody knows what it did, or it is a replica or lacks replicas
 //	unwritable   Redis refuses writes: it is full, or cannot save
+//	full         the queue has reached its capacity
 //	cancelled    the context ended
 //	failed       anything else
 func Result(err error) string {
@@ -250,6 +269,8 @@ func Result(err error) string {
 		return "unavailable"
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return "refused"
+	case errors.Is(err, rdelayedqueue.ErrFull):
+		return "full"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "cancelled"
 	}

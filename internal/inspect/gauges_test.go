@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 func TestCrowdsAreCountedByObjectSinceTheFirst(t *testing.T) {
@@ -73,11 +74,12 @@ func TestQueueThatIsWatchedTwiceIsAskedOnce(t *testing.T) {
 		}
 		asked := map[string]error{}
 		began := time.Now()
-		set.Queues(t.Context(), func(name string, s rdelayedqueue.Stats, err error) {
-			assert.NotContains(t, asked, name)
-			asked[name] = err
+		set.Queues(t.Context(), func(o inspect.Object, s rexecutor.Stats, err error) {
+			assert.Equal(t, "queue", o.Kind)
+			assert.NotContains(t, asked, o.Name)
+			asked[o.Name] = err
 			if err == nil {
-				assert.Equal(t, map[string]int{"delayed": 0, "ready": 2, "in flight": 0, "dead": 0}, inspect.StateCounts(s))
+				assert.Equal(t, 2, s.Ready)
 			}
 		})
 		assert.Equal(t, map[string]error{"mail": nil, "down": failure}, asked)
@@ -93,7 +95,7 @@ func TestOfQueuesOfOneNameTheFirstIsAsked(t *testing.T) {
 		stop := set.WatchQueue(fixed{"mail", rdelayedqueue.Stats{Ready: 2}, nil})
 		defer set.WatchQueue(fixed{"mail", rdelayedqueue.Stats{Ready: 500}, nil})()
 		ready := func() (n int) {
-			set.Queues(t.Context(), func(_ string, s rdelayedqueue.Stats, _ error) { n += s.Ready })
+			set.Queues(t.Context(), func(_ inspect.Object, s rexecutor.Stats, _ error) { n += s.Ready })
 			return n
 		}
 		for range 50 {
@@ -101,6 +103,38 @@ func TestOfQueuesOfOneNameTheFirstIsAsked(t *testing.T) {
 		}
 		stop()
 		assert.Equal(t, 500, ready())
+	})
+}
+
+// A queue and an executor of one name are two.
+func TestExecutorIsWatchedWithItsTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, c.Close()) }()
+		ex := rexecutor.New(c, "mail")
+		require.NoError(t, rexecutor.NewTask[int, struct{}]("welcome").Send(t.Context(), ex, 1))
+		var set inspect.Gauges
+		defer set.WatchQueue(fixed{"mail", rdelayedqueue.Stats{Ready: 2}, nil})()
+		stop := set.WatchExecutor(ex)
+		found := map[inspect.Object]rexecutor.Stats{}
+		look := func() {
+			clear(found)
+			set.Queues(t.Context(), func(o inspect.Object, s rexecutor.Stats, err error) {
+				require.NoError(t, err)
+				found[o] = s
+			})
+		}
+		look()
+		require.Len(t, found, 2)
+		assert.Empty(t, found[inspect.Object{Kind: "queue", Name: "mail"}].Tasks)
+		of := found[inspect.Object{Kind: "executor", Name: "mail"}]
+		assert.Equal(t, 1, of.Ready)
+		require.Len(t, of.Tasks, 1)
+		assert.True(t, of.Tasks[0].Orphaned)
+		stop()
+		look()
+		assert.Len(t, found, 1)
 	})
 }
 
