@@ -11,14 +11,14 @@ import (
 
 // Object is an object that Redis has keys or waiters of.
 type Object struct {
-	// Kind is its kind: lock, fair_lock, rw_lock, semaphore, permits (a semaphore of leased permits), latch, barrier, queue, scheduler,
-	// election or cache.
+	// Kind is its kind: lock, fair_lock, rw_lock, semaphore, permits (a semaphore of leased permits), latch, barrier, queue, executor,
+	// scheduler, election or cache.
 	Kind string
 	// Name is its name.
 	Name string
 	// Info is its state, in the order of kinds: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo,
-	// rsemaphore.PermitSemaphoreInfo, rlatch.Info, rbarrier.Info, rdelayedqueue.Stats, []rscheduler.Job or relection.Leader;
-	// nil for a cache.
+	// rsemaphore.PermitSemaphoreInfo, rlatch.Info, rbarrier.Info, rdelayedqueue.Stats, rexecutor.Stats, []rscheduler.Job or
+	// relection.Leader; nil for a cache.
 	Info any
 }
 
@@ -36,8 +36,8 @@ func WithKinds(kinds ...string) ObjectsOption {
 	return objectsSetting(func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) })
 }
 
-// Objects returns the locks, semaphores, latches, barriers, queues, elections, schedulers and caches in Redis whose names match a pattern,
-// one after another. The pattern is that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the
+// Objects returns the locks, semaphores, latches, barriers, queues, executors, elections, schedulers and caches in Redis whose names match a
+// pattern, one after another. The pattern is that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the
 // client's prefix are not found.
 //
 // It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the keys

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -22,9 +23,9 @@ import (
 type Action struct {
 	// Verb is force; redrive, cancel, snooze, purge, pause or resume; trigger, pause-job or resume-job.
 	Verb string
-	// Kind is lock for force, scheduler for what is about a job, and queue for all others. Name is that of the object.
+	// Kind is lock for force, scheduler for what is about a job, and queue or executor for all others. Name is that of the object.
 	Kind, Name string
-	// ID is a message's, for cancel, snooze and redrive; redrive without one is of all dead letters. Of a scheduler it is the job. A person
+	// ID is that of a message or a task, for cancel, snooze and redrive; redrive without one is of all dead letters. Of a scheduler it is the job. A person
 	// may choose many messages: each is an action, and none is done if one of them is refused.
 	ID string
 	// Delay is after what time a message is to be due, for snooze.
@@ -77,6 +78,9 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such action", http.StatusBadRequest)
 		return
 	}
+	if verb.kind == kinds.Queue {
+		verb.kind = kindOf(r.PostForm)
+	}
 	actions, err := h.actions(r.Context(), verb.kind, r.PostForm)
 	if err != nil {
 		http.Error(w, "it failed: "+err.Error(), statusOf(err))
@@ -93,7 +97,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	came, err := h.doAll(r.Context(), verb.do, actions, logs)
-	h.surveys.forget(ofQueue(r.PostForm.Get("name")))
+	h.surveys.forget(ofQueue(inspect.Object{Kind: verb.kind, Name: r.PostForm.Get("name")}))
 	if err != nil {
 		http.Error(w, "it failed: "+err.Error(), statusOf(err))
 		return
@@ -116,8 +120,9 @@ func (h *handler) actions(ctx context.Context, kind string, form url.Values) (al
 	ids := form["id"]
 	switch {
 	case form.Has("all"):
-		h.surveys.forget(ofQueue(a.Name))
-		found, _, err := h.find(ctx, a.Name, form.Get("tab"), form.Get("q"), form.Get("error"))
+		of := inspect.Object{Kind: kind, Name: a.Name}
+		h.surveys.forget(ofQueue(of))
+		found, _, err := h.find(ctx, of, form.Get("tab"), form.Get("q"), form.Get("error"))
 		if err != nil {
 			return nil, err
 		}
@@ -236,30 +241,30 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 		}
 	}},
 	"redrive": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
-		q := inspect.QueueOf(h.client, a.Name)
+		q := h.messagesOf(a)
 		if a.ID == "" {
 			return messages(q.RedriveAll(ctx))
 		}
 		return message(q.Redrive(ctx, a.ID))
 	}},
 	"cancel": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
-		return message(inspect.QueueOf(h.client, a.Name).Cancel(ctx, a.ID))
+		return message(h.messagesOf(a).Cancel(ctx, a.ID))
 	}},
 	"snooze": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
-		return message(inspect.QueueOf(h.client, a.Name).Reschedule(ctx, a.ID, a.Delay))
+		return message(h.messagesOf(a).Reschedule(ctx, a.ID, a.Delay))
 	}},
 	"purge": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		s, err := stateOf(a.State)
 		if err != nil {
 			return "", err
 		}
-		return messages(inspect.QueueOf(h.client, a.Name).Purge(ctx, s))
+		return messages(h.messagesOf(a).Purge(ctx, s))
 	}},
 	"pause": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
-		return "paused", inspect.QueueOf(h.client, a.Name).Pause(ctx)
+		return "paused", h.messagesOf(a).Pause(ctx)
 	}},
 	"resume": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
-		return "resumed", inspect.QueueOf(h.client, a.Name).Resume(ctx)
+		return "resumed", h.messagesOf(a).Resume(ctx)
 	}},
 	"trigger": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return job("triggered", h.client.GetScheduler(a.Name).Trigger(ctx, a.ID))
@@ -270,6 +275,11 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	"resume-job": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return job("scheduled", h.client.GetScheduler(a.Name).Resume(ctx, a.ID))
 	}},
+}
+
+// messagesOf returns those of the queue or the executor that an action is about.
+func (h *handler) messagesOf(a Action) *inspect.Messages {
+	return inspect.MessagesOf(h.client, inspect.Object{Kind: a.Kind, Name: a.Name})
 }
 
 // job says that nothing was done if there is no such job.

@@ -115,6 +115,7 @@ var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but 
 	"latch":      {"Latch", false, (*handler).latch},
 	"barrier":    {"Barrier", false, (*handler).barrier},
 	"queue":      {"Queue", false, (*handler).queue},
+	"executor":   {"Executor", false, (*handler).queue},
 	"message":    {"Message", false, (*handler).message},
 	"scheduler":  {"Scheduler", false, (*handler).scheduler},
 	"election":   {"Election", false, (*handler).election},
@@ -254,7 +255,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"short":     func(d time.Duration) string { return round(d).String() },
 	"ms":        func(d time.Duration) int64 { return d.Milliseconds() },
 	"most":      func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
-	"page":      kindPage,
+	"address":   address,
+	"sought":    func(of inspect.Object, text string) string { return queueAddress(of, "q", text) },
 	"words":     kinds.Words,
 	"number":    inspect.Number,
 	"more":      inspect.More,
@@ -263,8 +265,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"state":     func(i int) string { return inspect.StateName(inspect.States()[i]) },
 	"places":    placesOf,
 	"n":         inspect.N,
-	"form": func(csrf, verb, label, name, id, state string) map[string]string {
-		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Name": name, "ID": id, "State": state}
+	"form": func(csrf, verb, label, kind, name, id string) map[string]string {
+		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Kind": kind, "Name": name, "ID": id}
 	},
 	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },

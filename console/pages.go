@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -35,14 +36,14 @@ const (
 // lists are the pages that list objects: of which kinds, the page of one of them, and the orders there are.
 var lists = map[string]struct { //nolint:gochecknoglobals // a constant in all but name
 	kinds  []string
-	detail string
+	detail string // "" for that of its kind
 	sorts  []string
 }{
 	"locks":      {[]string{kinds.Lock, kinds.FairLock, kinds.RWLock}, "lock", []string{"name", "waiting", "lease"}},
 	"semaphores": {[]string{kinds.Semaphore, kinds.Permits}, "semaphore", []string{"name", "waiting", "lease"}},
 	"latches":    {[]string{kinds.Latch}, "latch", []string{"name", "waiting", "lease"}},
 	"barriers":   {[]string{kinds.Barrier}, "barrier", []string{"name", "waiting"}},
-	"queues":     {[]string{kinds.Queue}, "queue", []string{"name", "messages"}},
+	"queues":     {[]string{kinds.Queue, kinds.Executor}, "", []string{"name", "messages"}},
 	"schedulers": {[]string{kinds.Scheduler}, "scheduler", []string{"name"}},
 	"elections":  {[]string{kinds.Election}, "election", []string{"name"}},
 }
@@ -52,7 +53,7 @@ type list struct {
 	Query, Sort string
 	Sorts       []string
 	Rows        []inspect.Summary
-	Detail      string // the page of one object
+	Detail      string // the page of one object; "" for that of its kind
 	Page        int
 	Before      string // the address of the page before; "" without one
 	After       string
@@ -148,9 +149,9 @@ type count struct {
 	Bar  bar
 }
 
-// queueLine is a queue on the overview.
+// queueLine is a queue or an executor on the overview.
 type queueLine struct {
-	Name  string
+	inspect.Object
 	Stats rdelayedqueue.Stats
 	Bars  []bar // how many messages are in each state
 }
@@ -165,7 +166,7 @@ func (h *handler) overview(r *request) (any, error) {
 	counts := map[string]int{}
 	// What there are most of comes last, so that there is time for the rest.
 	for _, some := range [][]string{
-		{kinds.Queue}, {kinds.Scheduler}, {kinds.Election, kinds.Barrier}, {kinds.Permits}, {kinds.FairLock, kinds.Latch, kinds.Semaphore}, {kinds.Lock, kinds.RWLock},
+		{kinds.Queue, kinds.Executor}, {kinds.Scheduler}, {kinds.Election, kinds.Barrier}, {kinds.Permits}, {kinds.FairLock, kinds.Latch, kinds.Semaphore}, {kinds.Lock, kinds.RWLock},
 	} {
 		if err := h.tally(r.ctx, o, counts, some); err != nil {
 			return nil, err
@@ -243,10 +244,14 @@ func (h *handler) tally(ctx context.Context, o *overview, counts map[string]int,
 			return err
 		}
 		counts[one.Kind]++
+		of := inspect.Object{Kind: one.Kind, Name: one.Name}
 		switch i := one.Info.(type) {
 		case rdelayedqueue.Stats:
-			o.Queues = append(o.Queues, queueLine{Name: one.Name, Stats: i})
-			o.Wrong = append(o.Wrong, queueTroubles(one.Name, i)...)
+			o.Queues = append(o.Queues, queueLine{Object: of, Stats: i})
+			o.Wrong = append(o.Wrong, queueTroubles(of, rexecutor.Stats{Stats: i})...)
+		case rexecutor.Stats:
+			o.Queues = append(o.Queues, queueLine{Object: of, Stats: i.Stats})
+			o.Wrong = append(o.Wrong, queueTroubles(of, i)...)
 		case []rscheduler.Job:
 			o.Wrong = append(o.Wrong, jobTroubles(one.Name, i)...)
 		}
@@ -403,9 +408,9 @@ func stateOf(name string) (rdelayedqueue.State, error) {
 	return state, err
 }
 
-// messagePage is the page of a message.
+// messagePage is the page of a message or a task.
 type messagePage struct {
-	Queue string
+	Of inspect.Object // the queue or the executor
 	inspect.Message
 	Headers map[string]string
 	Shown   string // the payload
@@ -417,22 +422,25 @@ func (h *handler) message(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := inspect.QueueOf(h.client, name).Get(r.ctx, r.query.Get("id"))
+	p := &messagePage{Of: inspect.Object{Kind: kindOf(r.query), Name: name}, Hidden: !h.payloads}
+	p.Message, p.Headers, err = inspect.MessagesOf(h.client, p.Of).Get(r.ctx, r.query.Get("id"))
 	if errors.Is(err, rdelayedqueue.ErrNotFound) {
 		return nil, fmt.Errorf("%w: the message %q of %q", errAbsent, r.query.Get("id"), name)
 	}
-	if err != nil {
-		return nil, err
-	}
-	p := &messagePage{Queue: name, Message: inspect.MessageOf(*e, h.payloads), Headers: e.Headers, Hidden: !h.payloads}
-	if p.Payload != nil {
-		text, err := json.MarshalIndent(p.Payload, "", "  ")
-		if err != nil {
-			return nil, err
-		}
+	if err == nil && h.payloads {
+		var text []byte
+		text, err = json.MarshalIndent(p.Payload, "", "  ")
 		p.Shown = string(text)
 	}
-	return p, nil
+	return p, err
+}
+
+// kindOf returns the kind of what has the messages that an address or a form is about.
+func kindOf(values url.Values) string {
+	if values.Get("kind") == kinds.Executor {
+		return kinds.Executor
+	}
+	return kinds.Queue
 }
 
 // electionPage is the page of an election.
@@ -521,17 +529,19 @@ func (h *handler) one(r *request) (any, error) {
 	return p, err
 }
 
-// kindPage returns the page of an object of a kind, or "" if there is none.
-func kindPage(kind string) string {
+// address returns that of the page of an object, or "" if there is none.
+func address(kind, name string) string {
+	page := kind
 	switch kind {
 	case kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.MultiLock:
-		return "lock"
+		page = "lock"
 	case kinds.Semaphore, kinds.Permits:
-		return "semaphore"
+		page = "semaphore"
 	case kinds.Cache, kinds.Map:
-		return "cache"
-	case kinds.Latch, kinds.Barrier, kinds.Queue, kinds.Scheduler, kinds.Election:
-		return kind
+		page = "cache"
+	case kinds.Latch, kinds.Barrier, kinds.Queue, kinds.Executor, kinds.Scheduler, kinds.Election:
+	default:
+		return ""
 	}
-	return ""
+	return page + "?" + url.Values{"name": {name}}.Encode()
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 const (
@@ -18,10 +20,10 @@ const (
 	groupsMost  = 10 // errors that are listed
 )
 
-// queuePage is the page of a queue: its errors, and the messages of one state, or those that a search has found.
+// queuePage is the page of a queue or an executor: its errors, and the messages of one state, or those that a search has found.
 type queuePage struct {
-	Name       string
-	Stats      rdelayedqueue.Stats
+	inspect.Object
+	Stats      rexecutor.Stats
 	State      string // whose messages are shown; "" of a search in several
 	Tabs       []tab
 	Query      string // what is searched for
@@ -37,6 +39,12 @@ type queuePage struct {
 	Found    looked // of a search
 	More     int    // messages that were found and are not listed
 }
+
+// Executor reports whether it is the page of one.
+func (p *queuePage) Executor() bool { return p.Kind == kinds.Executor }
+
+// TasksCut reports whether some tasks are not counted by name.
+func (p *queuePage) TasksCut() bool { return max(p.Stats.InFlight, p.Stats.Dead) > inspect.TasksMost }
 
 // tab leads to the messages of a state.
 type tab struct {
@@ -66,14 +74,15 @@ func (p *queuePage) Filled() map[string]string {
 	return map[string]string{"tab": p.State, "q": p.Query, "error": p.Line}
 }
 
-func queueAddress(name string, params ...string) string {
-	query := url.Values{"name": {name}}
+// queueAddress returns the address of the page of a queue or an executor.
+func queueAddress(of inspect.Object, params ...string) string {
+	query := url.Values{"name": {of.Name}}
 	for pair := range slices.Chunk(params, 2) {
 		if pair[1] != "" {
 			query.Set(pair[0], pair[1])
 		}
 	}
-	return "queue?" + query.Encode()
+	return of.Kind + "?" + query.Encode()
 }
 
 func (h *handler) queue(r *request) (any, error) {
@@ -81,7 +90,9 @@ func (h *handler) queue(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &queuePage{Name: name, State: r.query.Get("state"), Query: strings.TrimSpace(r.query.Get("q")), Line: r.query.Get("error")}
+	of := inspect.Object{Kind: r.path, Name: name}
+	q := inspect.MessagesOf(h.client, of)
+	p := &queuePage{Object: of, State: r.query.Get("state"), Query: strings.TrimSpace(r.query.Get("q")), Line: r.query.Get("error")}
 	state := rdelayedqueue.Ready
 	if p.State != "" {
 		if state, err = stateOf(p.State); err != nil {
@@ -90,17 +101,18 @@ func (h *handler) queue(r *request) (any, error) {
 	} else if !p.Searched() {
 		p.State = inspect.StateName(state)
 	}
-	if p.Stats, err = inspect.QueueOf(h.client, name).Stats(r.ctx); err != nil {
+	if p.Stats, err = q.Stats(r.ctx); err != nil {
 		return nil, err
 	}
-	minutes, err := inspect.QueueOf(h.client, name).Series(r.ctx)
+	slices.SortStableFunc(p.Stats.Tasks, orphanedFirst)
+	minutes, err := q.Series(r.ctx)
 	if err != nil {
 		return nil, err
 	}
 	p.Hour = hourOf(minutes)
 	for i, n := range []int{p.Stats.Delayed, p.Stats.Ready, p.Stats.InFlight, p.Stats.Dead} {
 		state := inspect.StateName(inspect.States()[i])
-		p.Tabs = append(p.Tabs, tab{state, queueAddress(name, "state", state), n})
+		p.Tabs = append(p.Tabs, tab{state, queueAddress(of, "state", state), n})
 	}
 	if p.Searched() {
 		r.begin()
@@ -113,6 +125,16 @@ func (h *handler) queue(r *request) (any, error) {
 	}
 	r.begin()
 	return p, h.errorsOf(r, p)
+}
+
+func orphanedFirst(a, b rexecutor.TaskStats) int {
+	switch {
+	case a.Orphaned == b.Orphaned:
+		return 0
+	case a.Orphaned:
+		return -1
+	}
+	return 1
 }
 
 // statesIn returns the text that a search is for, and in which states: those that it names, or all.
@@ -134,15 +156,13 @@ func statesIn(search string) (text string, states []rdelayedqueue.State) {
 
 // messages has the page show those of a state.
 func (h *handler) messages(r *request, p *queuePage, s rdelayedqueue.State) error {
-	entries, next, err := inspect.Page(r.ctx, h.client, p.Name, s, r.query.Get("after"), pageSize)
+	all, next, err := inspect.MessagesOf(h.client, p.Object).Page(r.ctx, s, r.query.Get("after"), pageSize)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		p.Messages = append(p.Messages, inspect.MessageOf(e, false))
-	}
+	p.Messages = all
 	if next != "" {
-		p.After = queueAddress(p.Name, "state", p.State, "after", next)
+		p.After = queueAddress(p.Object, "state", p.State, "after", next)
 	}
 	return nil
 }
@@ -150,15 +170,15 @@ func (h *handler) messages(r *request, p *queuePage, s rdelayedqueue.State) erro
 // search has the page show what is found: the message of that id first, wherever it is, and then those of each state.
 func (h *handler) search(r *request, p *queuePage) error {
 	if p.Query != "" && p.Line == "" && p.State == "" {
-		e, err := inspect.QueueOf(h.client, p.Name).Get(r.ctx, p.Query)
+		m, _, err := inspect.MessagesOf(h.client, p.Object).Get(r.ctx, p.Query)
 		switch {
 		case err == nil:
-			p.Messages = append(p.Messages, inspect.MessageOf(*e, false))
+			p.Messages = append(p.Messages, m)
 		case !errors.Is(err, rdelayedqueue.ErrNotFound) && !errors.Is(err, redlatch.ErrInvalid): // it may be no id
 			return err
 		}
 	}
-	found, looked, err := h.find(r.ctx, p.Name, p.State, p.Query, p.Line)
+	found, looked, err := h.find(r.ctx, p.Object, p.State, p.Query, p.Line)
 	if err != nil {
 		return err
 	}
@@ -175,7 +195,7 @@ func (h *handler) search(r *request, p *queuePage) error {
 
 // find returns the messages that a search finds among those that are looked at: of one state, or if that is empty of those that the search
 // names, or else of all.
-func (h *handler) find(ctx context.Context, name, of, query, line string) (found []inspect.Message, l looked, err error) {
+func (h *handler) find(ctx context.Context, in inspect.Object, of, query, line string) (found []inspect.Message, l looked, err error) {
 	text, states := statesIn(query)
 	if of != "" {
 		s, err := stateOf(of)
@@ -185,7 +205,7 @@ func (h *handler) find(ctx context.Context, name, of, query, line string) (found
 		text, states = query, []rdelayedqueue.State{s}
 	}
 	for _, s := range states {
-		v, err := h.survey(ctx, name, s)
+		v, err := h.survey(ctx, in, s)
 		if err != nil {
 			return nil, l, err
 		}
@@ -206,7 +226,7 @@ func (h *handler) errorsOf(r *request, p *queuePage) error {
 	}
 	var surveys []inspect.Survey
 	for _, s := range states {
-		v, err := h.survey(r.ctx, p.Name, s)
+		v, err := h.survey(r.ctx, p.Object, s)
 		if err != nil {
 			return err
 		}
@@ -215,23 +235,23 @@ func (h *handler) errorsOf(r *request, p *queuePage) error {
 	}
 	groups := inspect.Groups(surveys...)
 	for _, g := range first(groups, groupsMost) {
-		p.Errors = append(p.Errors, errorLine{g, queueAddress(p.Name, "error", g.Line)})
+		p.Errors = append(p.Errors, errorLine{g, queueAddress(p.Object, "error", g.Line)})
 	}
 	p.MoreErrors = len(groups) - len(p.Errors)
 	return nil
 }
 
 // survey returns the messages of a state, as they were not long ago.
-func (h *handler) survey(ctx context.Context, name string, s rdelayedqueue.State) (inspect.Survey, error) {
-	return h.surveys.get(ctx, inspect.StateName(s)+" "+name, func(ctx context.Context) (inspect.Survey, error) {
-		return inspect.SurveyOf(ctx, h.client, name, s)
+func (h *handler) survey(ctx context.Context, of inspect.Object, s rdelayedqueue.State) (inspect.Survey, error) {
+	return h.surveys.get(ctx, inspect.StateName(s)+" "+of.Kind+" "+of.Name, func(ctx context.Context) (inspect.Survey, error) {
+		return inspect.MessagesOf(h.client, of).Survey(ctx, s)
 	})
 }
 
-// ofQueue returns which surveys are those of a queue.
-func ofQueue(name string) func(key string) bool {
+// ofQueue returns which surveys are those of a queue or an executor.
+func ofQueue(of inspect.Object) func(key string) bool {
 	return func(key string) bool {
-		_, of, _ := strings.Cut(key, " ")
-		return of == name
+		_, found, _ := strings.Cut(key, " ")
+		return found == of.Kind+" "+of.Name
 	}
 }

@@ -78,7 +78,7 @@ func TestMessagesAreFoundInOneBox(t *testing.T) {
 		rdelayedqueue.WithGroup("Acme & Co"), rdelayedqueue.WithPriority(7))
 	require.NoError(t, err)
 	_, text := s.get(t, "message?name=mails&id=later-2")
-	assert.Contains(t, text, `<a href="queue?name=mails&amp;q=Acme%20%26%20Co">Acme &amp; Co</a>`)
+	assert.Contains(t, text, `<a href="queue?name=mails&amp;q=Acme&#43;%26&#43;Co">Acme &amp; Co</a>`)
 	assert.Contains(t, text, "<tr><th>priority</th><td>7</td></tr>")
 	for q, want := range map[string][]string{
 		"m-1": {"m-1"}, "-1": {"m-1", "later-1", "now-1"}, "LUCK": {"m-1", "m-2"}, "with m-2": {"m-2"}, "dead": {"m-1", "m-2"},

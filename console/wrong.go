@@ -8,7 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
-	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -43,10 +43,17 @@ func (w weight) String() string {
 	return "warn"
 }
 
-// queueTroubles returns what is wrong with a queue.
-func queueTroubles(name string, s rdelayedqueue.Stats) (all []trouble) {
+// queueTroubles returns what is wrong with a queue or an executor.
+func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
 	add := func(w weight, what, state, text string) {
-		all = append(all, trouble{w, what, kinds.Queue, name, queueAddress(name, "state", state), ": " + text})
+		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), ": " + text})
+	}
+	one, several := "message", "messages"
+	if of.Kind == kinds.Executor {
+		one, several = "task", "tasks"
+	}
+	for _, text := range inspect.Orphans(s) {
+		add(bad, "orphaned", "ready", text)
 	}
 	due := fmt.Sprintf("%d ready, the first for %s", s.Ready, about(s.Oldest))
 	switch {
@@ -56,7 +63,7 @@ func queueTroubles(name string, s rdelayedqueue.Stats) (all []trouble) {
 		add(bad, "lags", "ready", due)
 	}
 	if s.Dead > 0 {
-		add(bad, "dead letters", "dead", inspect.N(s.Dead, "message", "messages"))
+		add(bad, "dead letters", "dead", inspect.N(s.Dead, one, several))
 	}
 	return all
 }

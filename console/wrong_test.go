@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -27,16 +29,21 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 		"empty":  {Paused: true, Delayed: 4},
 		"dead":   {Dead: 9},
 	} {
-		all = append(all, queueTroubles(name, s)...)
+		all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: name}, rexecutor.Stats{Stats: s})...)
 	}
+	all = append(all, queueTroubles(inspect.Object{Kind: "executor", Name: "media"}, rexecutor.Stats{
+		Stats: rdelayedqueue.Stats{Ready: 3, Dead: 1}, Tasks: []rexecutor.TaskStats{{Name: "report"}, {Name: "resize", Ready: 3, Orphaned: true}},
+	})...)
 	var said []string
 	for _, w := range sorted(all) {
 		said = append(said, w.Weight.String()+" "+w.What+" "+w.Kind+" "+w.Name+w.Text)
 	}
 	assert.Equal(t, []string{
+		"bad dead letters executor media: 1 task",
 		"bad dead letters queue dead: 9 messages",
 		"bad lags queue lagged: 7 ready, the first for 5 min",
 		"bad late scheduler billing: job a, by 1 min",
+		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait`,
 		"warn failed scheduler billing: job c, 1 min ago: no luck",
 		"warn nobody runs it scheduler billing: job b",
 		"warn paused queue paused: 7 ready, the first for 5 min",

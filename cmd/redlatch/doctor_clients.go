@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
@@ -57,16 +58,21 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 	ctx, cancel := context.WithTimeout(ctx, seekFor)
 	defer cancel()
 	n, seen := 0, ""
-	for o, err := range c.Objects(ctx, "", redlatch.WithKinds(kinds.Queue)) {
-		s, ok := o.Info.(rdelayedqueue.Stats)
-		if err != nil || !ok {
+	for o, err := range c.Objects(ctx, "", redlatch.WithKinds(kinds.Queue, kinds.Executor)) {
+		if err != nil {
 			seen = ", of all that were found in time"
 			break
 		}
 		n++
-		if !d.full("queue") {
-			d.queue(lookAtQueue(ctx, c, o.Name, s))
-			d.orphans(ctx, c, o.Name)
+		if d.full("queue") {
+			continue
+		}
+		switch s := o.Info.(type) {
+		case rdelayedqueue.Stats:
+			d.queue(lookAtQueue(ctx, c, o, s))
+		case rexecutor.Stats:
+			d.queue(lookAtQueue(ctx, c, o, s.Stats))
+			d.orphans(o.Name, s)
 		}
 	}
 	d.queues = n > 0
@@ -75,39 +81,32 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 	}
 }
 
-// orphans names the tasks of an executor that wait, and that no worker handles. What is not answered is left out.
-func (d *doctor) orphans(ctx context.Context, c *redlatch.Client, queue string) {
-	name, ok := inspect.Executor(queue)
-	if !ok {
-		return
-	}
-	s, err := rexecutor.New(c, name).Stats(ctx)
-	for _, t := range s.Tasks {
-		if err == nil && t.Orphaned {
-			d.find(finding{
-				bad, "queue", "", fmt.Sprintf("executor %s: no worker handles %q, of which %s", name, t.Name, inspect.N(t.Delayed+t.Ready, "task waits", "tasks wait")),
-				"No process that has a handler for it has worked for 25 s.", "Start one; redlatch exec ls " + quoted(name) + " shows the tasks.",
-			})
-		}
+// orphans names the tasks of an executor that wait, and that no worker handles.
+func (d *doctor) orphans(name string, s rexecutor.Stats) {
+	for _, text := range inspect.Orphans(s) {
+		d.find(finding{
+			bad, "queue", "", "executor " + name + ": " + text, "No process that has a handler for it has worked for 25 s.",
+			"Start one; redlatch exec ls " + quoted(name) + " shows the tasks.",
+		})
 	}
 }
 
 // queueLook is what a look at a queue has found.
 type queueLook struct {
-	name string
+	inspect.Object
 	rdelayedqueue.Stats
 	retried string // the state of messages that are being retried
 }
 
 // lookAtQueue asks what the numbers of a queue do not tell. What is not answered is left out.
-func lookAtQueue(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.Stats) queueLook {
-	q := queueLook{name: name, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
+func lookAtQueue(ctx context.Context, c *redlatch.Client, o redlatch.Object, s rdelayedqueue.Stats) queueLook {
+	q := queueLook{Object: inspect.Object{Kind: o.Kind, Name: o.Name}, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
 	if s.Failed == 0 {
 		return q
 	}
 	for _, state := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight} {
-		some, _, _ := inspect.Page(ctx, c, name, state, "", 100)
-		if slices.ContainsFunc(some, func(e rdelayedqueue.Entry[[]byte]) bool { return e.Error != "" }) {
+		some, _, _ := inspect.MessagesOf(c, q.Object).Page(ctx, state, "", 100)
+		if slices.ContainsFunc(some, func(m inspect.Message) bool { return m.Error != "" }) {
 			q.retried = inspect.StateName(state)
 			break
 		}
@@ -117,11 +116,15 @@ func lookAtQueue(ctx context.Context, c *redlatch.Client, name string, s rdelaye
 
 // queue judges whether a queue falls behind or is paused, and whether its handlers fail.
 func (d *doctor) queue(q queueLook) {
-	f := finding{Level: note, Check: "queue", Found: q.name + ": " + inspect.Counts(q.Stats)}
+	name, queue := q.Name, q.Name
+	if q.Kind == kinds.Executor {
+		name, queue = "executor "+q.Name, core.Suffixed(q.Name, "tasks")
+	}
+	f := finding{Level: note, Check: "queue", Found: name + ": " + inspect.Counts(q.Stats)}
 	add := func(means, mend string) {
 		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
 	}
-	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(q.name) + flags }
+	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(queue) + flags }
 	if q.Oldest > longWait && !q.Paused {
 		f.Level = bad
 		f.Found += fmt.Sprintf("; the next one has been due for %v", q.Oldest.Round(time.Second))

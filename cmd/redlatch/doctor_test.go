@@ -258,7 +258,7 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 		},
 	} {
 		d := &doctor{}
-		tc.name = "mails"
+		tc.Name = "mails"
 		d.queue(tc.queueLook)
 		if tc.found == "" {
 			assert.Empty(t, d.findings)

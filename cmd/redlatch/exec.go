@@ -23,13 +23,11 @@ func (a *app) exec() *cobra.Command {
 	verbs := []*cobra.Command{a.execStats(), a.execList(), a.execSubmit(), a.execCancel()}
 	for _, verb := range verbs {
 		verb.ValidArgsFunction = a.completing(func(ctx context.Context, c *redlatch.Client, found func(name string)) {
-			for o, err := range c.Objects(ctx, "*:tasks", redlatch.WithKinds(kinds.Queue)) {
+			for o, err := range c.Objects(ctx, "", redlatch.WithKinds(kinds.Executor)) {
 				if err != nil {
 					break
 				}
-				if name, ok := inspect.Executor(o.Name); ok {
-					found(name)
-				}
+				found(o.Name)
 			}
 		})
 	}
@@ -46,9 +44,9 @@ func (a *app) onExecutor(do func(ctx context.Context, ex *rexecutor.Executor, ar
 func (a *app) execStats() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats NAME", Short: "How many tasks are in each state, and which nobody handles", Example: "  redlatch exec stats media", Args: exactly(1),
-		Long: `How many tasks are in each state, as "queue stats" has it, and of each name how many wait. A task is orphaned if some of its name
-wait and no worker that handles them has been there for 25 s. The executor "media" is the queue "{media}:tasks" for the
-other commands.`,
+		Long: `How many tasks are in each state, as "queue stats" has it, and of each name how many; of those in flight
+and dead the 10,000 newest are counted. A task is orphaned if some of its name wait and no worker that handles them has
+been there for 25 s. The executor "media" is the queue "{media}:tasks" for redlatch queue.`,
 		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, args []string) error {
 			s, err := ex.Stats(ctx)
 			if err != nil {
@@ -65,11 +63,7 @@ other commands.`,
 func writeExecutor(w io.Writer, name string, s rexecutor.Stats) error {
 	err := writeCounts(w, "executor", name, s.Stats)
 	for _, t := range s.Tasks {
-		text := fmt.Sprintf("%d delayed, %d ready", t.Delayed, t.Ready)
-		if t.Orphaned {
-			text += ", no worker handles it"
-		}
-		err = errors.Join(err, row(w, "task "+t.Name, text))
+		err = errors.Join(err, row(w, "task "+t.Name, inspect.TaskCounts(t)))
 	}
 	return err
 }

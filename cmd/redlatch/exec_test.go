@@ -48,7 +48,7 @@ func TestTasksAreLookedAtAndOperated(t *testing.T) {
 		assert.Contains(t, r.must(t, "--json", "exec", "ls", "media", "--state", "delayed"), `"task":"other"`)
 		out := r.must(t, "exec", "stats", "media")
 		assert.Regexp(t, `executor +media\n`, out)
-		assert.Regexp(t, `task other +1 delayed, 0 ready, no worker handles it`, out)
+		assert.Regexp(t, `task other +1 delayed, 0 ready, 0 in flight, 0 dead, no worker handles it`, out)
 
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -20,9 +20,9 @@ import (
 
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches, barriers, queues, elections, schedulers and caches",
-		Long: `List locks that are held, semaphores, latches, barriers, queues, elections, schedulers and caches. FOR is for how long a
-lock, or the first permit, has been held, as its client says; the first 100 clients are asked.`,
+		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches, barriers, queues, executors, elections, schedulers and caches",
+		Long: `List locks that are held, semaphores, latches, barriers, queues, executors, elections, schedulers and caches. FOR is for how
+long a lock, or the first permit, has been held, as its client says; the first 100 clients are asked.`,
 		Example: "  redlatch ls 'orders:*'",
 		Args:    checked(cobra.MaximumNArgs(1)),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {

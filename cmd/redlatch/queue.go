@@ -128,7 +128,7 @@ are being retried. It looks at up to 10,000 messages of each state, of dead lett
 				if state == rdelayedqueue.Dead && s.Dead == 0 || state != rdelayedqueue.Dead && s.Failed == 0 {
 					continue
 				}
-				v, err := inspect.SurveyOf(ctx, c, args[0], state)
+				v, err := inspect.MessagesOf(c, inspect.Object{Kind: kinds.Queue, Name: args[0]}).Survey(ctx, state)
 				if err != nil {
 					return err
 				}

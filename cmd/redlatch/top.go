@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 const mostListed = 10_000 // objects that the screen looks at
@@ -25,11 +26,11 @@ const mostListed = 10_000 // objects that the screen looks at
 func (a *app) top() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "top [PATTERN]", Short: "A live screen of locks, semaphores, latches, barriers and queues", Args: checked(cobra.MaximumNArgs(1)),
+		Use: "top [PATTERN]", Short: "A live screen of locks, semaphores, latches, barriers, queues and executors", Args: checked(cobra.MaximumNArgs(1)),
 		Long: fmt.Sprintf(`A live screen of what is held, waited for and queued, of %d objects at the most.
 
-FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue it
-is for how long the message has been due that is delivered next.
+FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue or an
+executor it is for how long the message has been due that is delivered next.
 
 Keys: w sorts by how many wait, h by how long it is held, n by name, l by how far queues lag; / filters by a pattern; the
 arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, q quits.`, mostListed, askMost),
@@ -187,6 +188,12 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 			return nil, err
 		}
 		return func(w io.Writer) error { return writeStats(w, name, s) }, nil
+	case kinds.Executor:
+		s, err := rexecutor.New(c, name).Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func(w io.Writer) error { return writeExecutor(w, name, s) }, nil
 	case kinds.Barrier:
 		b, err := inspect.BarriersOf(ctx, c, name)
 		return func(w io.Writer) error { return writeBarriers(w, b) }, err

@@ -23,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/test/redistest"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -95,6 +96,7 @@ func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
 	require.NoError(t, err)
 	_, err = redlatch.GetDelayedQueue[string](r.c, "a-queue").Offer(t.Context(), "hello", time.Hour)
 	require.NoError(t, err)
+	require.NoError(t, rexecutor.NewTask[string, struct{}]("resize").Send(t.Context(), rexecutor.New(r.c, "a-worker"), "a.png"))
 	leader, err := r.c.GetElection("a-leader").Campaign(t.Context())
 	require.NoError(t, err)
 	jobs := r.c.GetScheduler("a-scheduler")
@@ -107,7 +109,8 @@ func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
 	s.Update(tea.WindowSizeMsg{Width: 110, Height: 24})
 	for name, want := range map[string]string{
 		"a-lock": `held by +worker`, "a-fair": `held by +worker`, "a-page": `held to +read`, "a-pool": `available +3`,
-		"a-semaphore": `permit +` + permit.ID(), "a-latch": `count +7`, "a-queue": `(?s)delayed +1\n.*lag +0s`, "a-leader": `led by +` + leader.ID(),
+		"a-semaphore": `permit +` + permit.ID(), "a-latch": `count +7`, "a-queue": `(?s)delayed +1\n.*lag +0s`,
+		"a-worker": `(?s)executor +a-worker\n.*task resize +0 delayed, 1 ready, 0 in flight, 0 dead, no worker handles it`, "a-leader": `led by +` + leader.ID(),
 		"a-scheduler": `report +every 1h`,
 	} {
 		s.Update(s.look()())

@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
@@ -207,7 +208,7 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 		o, ok := read(key)
 		object, several := o.object()
 		again := several && (f.listed[object] || here[object])
-		if ok && !again && (o.record != "" || f.wants(o.kind)) && matchGlob(f.pattern, o.name) {
+		if ok && !again && f.may(o) {
 			all, here[object] = append(all, o), true
 		}
 	}
@@ -226,6 +227,14 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 	return those, err
 }
 
+// may reports whether an object that has a key may be wanted. One that looks like an executor may be a queue.
+func (f *finder) may(o found) bool {
+	if o.kind == kinds.Executor && f.may(found{kind: kinds.Queue, name: tasksOf(o.name)}) {
+		return true
+	}
+	return (o.record != "" || f.wants(o.kind)) && matchGlob(f.pattern, o.name)
+}
+
 // check asks whether an object is there and wanted, and none of another kind that has the same key.
 func (f *finder) check(ctx context.Context, p redis.Pipeliner, o *found) (there func() bool) {
 	of, ticks := strings.CutSuffix(o.name, ":ticks")
@@ -242,6 +251,14 @@ func (f *finder) check(ctx context.Context, p redis.Pipeliner, o *found) (there 
 	case o.kind == kinds.FairLock:
 		leader := leaderOf(ctx, p, o.name)
 		return func() bool { return leader.Val() == "" }
+	case o.kind == kinds.Executor:
+		tasks := p.HExists(ctx, core.Prefixed("redlatch_dq", tasksOf(o.name))+":meta", "tasks")
+		return func() bool {
+			if !tasks.Val() {
+				*o = found{kind: kinds.Queue, name: tasksOf(o.name)}
+			}
+			return f.wants(o.kind) && matchGlob(f.pattern, o.name)
+		}
 	case o.kind == kinds.Queue && ticks:
 		jobs := p.Exists(ctx, core.Prefixed("redlatch_sched", of)+":jobs")
 		return func() bool { return jobs.Val() == 0 }
@@ -377,6 +394,9 @@ func (f *finder) state(ctx context.Context, o found) (any, error) {
 		return info, err
 	case kinds.Queue:
 		stats, err := rdelayedqueue.New[any](c, name).Stats(ctx)
+		return stats, err
+	case kinds.Executor:
+		stats, err := rexecutor.New(c, name).Stats(ctx)
 		return stats, err
 	case kinds.Election:
 		leader, err := relection.New(c, name).Leader(ctx)

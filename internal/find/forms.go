@@ -30,6 +30,7 @@ const (
 	doubleBarrier = "double barrier" // in here: to others it is a barrier
 	clientID      = ":*"             // the suffix that is a colon and an id
 	below         = ":KEY"           // that of a key below the object's name
+	tasks         = ":tasks"         // with which the queue of an executor ends
 	records       = "redlatch_ops"   // the prefix of the last batches of clients
 )
 
@@ -42,8 +43,12 @@ func kindIn(record string) string {
 	return kinds.Semaphore
 }
 
+// tasksOf returns the name of the queue that has an executor's tasks.
+func tasksOf(executor string) string { return core.Suffixed(executor, strings.TrimPrefix(tasks, ":")) }
+
 // formKinds returns the kinds that have forms.
 func formKinds() (all []string) {
+	all = append(all, kinds.Executor) // whose queue is found
 	for _, f := range forms {
 		all = append(all, f.kind)
 	}
@@ -80,6 +85,9 @@ func read(key string) (found, bool) {
 			return found{kind: f.kind, name: name}, ok
 		}
 		body, ok := strings.CutSuffix(body, f.suffix)
+		if name := nameIn(strings.TrimSuffix(body, tasks)); f.kind == kinds.Queue && ok && tasksOf(name) == body {
+			return found{kind: kinds.Executor, name: name}, true
+		}
 		return found{kind: f.kind, name: nameIn(body)}, ok
 	}
 	return found{}, false

@@ -1,17 +1,46 @@
 package inspect
 
-import "strings"
+import (
+	"fmt"
+	"strings"
 
-// Executor returns the executor whose tasks a queue has, and false for another queue.
-func Executor(queue string) (name string, ok bool) {
-	if name, ok = strings.CutSuffix(queue, ":tasks"); !ok {
-		return "", false
+	"github.com/redlatch/redlatch/internal/queue"
+	"github.com/redlatch/redlatch/rexecutor"
+)
+
+// TasksMost is how many of an executor's tasks that are in flight, and how many dead ones, are counted by name.
+const TasksMost = queue.CensusMost
+
+// Orphans says which tasks of an executor wait although no worker handles them.
+func Orphans(s rexecutor.Stats) (all []string) {
+	for _, t := range s.Tasks {
+		if t.Orphaned {
+			all = append(all, fmt.Sprintf("no worker handles %q, of which %s", t.Name, N(t.Delayed+t.Ready, "task waits", "tasks wait")))
+		}
 	}
-	if inner, braced := strings.CutPrefix(name, "{"); braced && strings.IndexByte(inner, '}') == len(inner)-1 {
-		return inner[:len(inner)-1], true
+	return all
+}
+
+// TaskCounts says in a few words how the tasks of a name are.
+func TaskCounts(t rexecutor.TaskStats) string {
+	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", t.Delayed, t.Ready, t.InFlight, t.Dead)
+	if t.Orphaned {
+		text += ", no worker handles it"
 	}
-	if !strings.Contains(name, "{") {
-		return "", false
+	return text
+}
+
+// tasks says in a few words how an executor is.
+func tasks(s rexecutor.Stats) string {
+	text := Counts(s.Stats)
+	var orphaned []string
+	for _, t := range s.Tasks {
+		if t.Orphaned {
+			orphaned = append(orphaned, t.Name)
+		}
 	}
-	return name, true
+	if len(orphaned) > 0 {
+		text += ", no worker handles " + AndMore(strings.Join(orphaned[:min(3, len(orphaned))], ", "), len(orphaned)-3)
+	}
+	return text
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
@@ -268,9 +269,10 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("%d available, %s", i.Available, Waiting(i.Waiting))
 	case rdelayedqueue.Stats:
-		s.Messages, s.Ready = i.Ready+i.Delayed+i.InFlight+i.Dead, i.Ready
-		s.Lag = i.Oldest
-		s.State = Counts(i)
+		s.queued(i)
+	case rexecutor.Stats:
+		s.queued(i.Stats)
+		s.State = tasks(i)
 	case relection.Leader:
 		s.Since, s.Clients = i.Since, []string{core.ClientOf(i.ID)}
 		s.State = fmt.Sprintf("term %d, led by %s", i.Term, i.ID)
@@ -278,6 +280,12 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.State = jobs(i)
 	}
 	return s
+}
+
+func (s *Summary) queued(i rdelayedqueue.Stats) {
+	s.Messages, s.Ready = i.Ready+i.Delayed+i.InFlight+i.Dead, i.Ready
+	s.Lag = i.Oldest
+	s.State = Counts(i)
 }
 
 func (s *Summary) held(i rlock.Info, waiting int) {

@@ -12,8 +12,10 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 // Queue is a queue whose payloads are not decoded.
@@ -24,26 +26,109 @@ func QueueOf(c *redlatch.Client, name string) *Queue {
 	return redlatch.GetDelayedQueue[[]byte](c, name, rdelayedqueue.WithCodec(codec.Bytes{}))
 }
 
-// Page returns up to n messages of a queue after a cursor, in the order of rdelayedqueue's All, and the cursor of the next
-// page: empty for the first page, and after the last one.
-func Page(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.State, cursor string, n int) ([]rdelayedqueue.Entry[[]byte], string, error) {
-	q := core.Manager(core.Of(c), queue.New).Queue(name)
-	err := q.Check()
+// Messages are those of a queue, or the tasks of an executor.
+type Messages struct {
+	operations
+	Object
+	core  *core.Core
+	queue *queue.Queue
+	stats func(ctx context.Context) (rexecutor.Stats, error)
+	purge func(ctx context.Context, s rdelayedqueue.State) (int, error)
+}
+
+// operations are what both are operated with.
+type operations interface {
+	Redrive(ctx context.Context, id string) (bool, error)
+	RedriveAll(ctx context.Context) (int, error)
+	Cancel(ctx context.Context, id string) (bool, error)
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+	Series(ctx context.Context) ([]rdelayedqueue.Minute, error)
+}
+
+// MessagesOf returns those of a queue or an executor.
+func MessagesOf(c *redlatch.Client, o Object) *Messages {
+	of := core.Of(c)
+	if o.Kind == kinds.Executor {
+		ex := rexecutor.New(c, o.Name)
+		return &Messages{
+			ex.Queue(), o, of, core.Manager(of, queue.New).Derived(o.Kind, o.Name, "tasks"), ex.Stats,
+			func(ctx context.Context, s rdelayedqueue.State) (int, error) {
+				return ex.Queue().Purge(ctx, rexecutor.State(s))
+			},
+		}
+	}
+	q := QueueOf(c, o.Name)
+	return &Messages{
+		q, o, of, core.Manager(of, queue.New).Queue(o.Name),
+		func(ctx context.Context) (rexecutor.Stats, error) {
+			s, err := q.Stats(ctx)
+			return rexecutor.Stats{Stats: s}, err
+		},
+		func(ctx context.Context, s rdelayedqueue.State) (int, error) { return q.Purge(ctx, s) },
+	}
+}
+
+// Stats counts them; a queue has no tasks.
+func (q *Messages) Stats(ctx context.Context) (rexecutor.Stats, error) { return q.stats(ctx) }
+
+// Purge deletes all of a state.
+func (q *Messages) Purge(ctx context.Context, s rdelayedqueue.State) (int, error) {
+	return q.purge(ctx, s)
+}
+
+// Reschedule sets anew when one that waits is due.
+func (q *Messages) Reschedule(ctx context.Context, id string, d time.Duration) (ok bool, err error) {
+	if err = q.check(id); err == nil {
+		err = errs.Between("delay", d, 0, queue.MaxDelay)
+	}
+	if err == nil {
+		ok, err = q.queue.Reschedule(ctx, id, d)
+	}
+	return ok, q.wrap("reschedule in", err)
+}
+
+// Get returns one with its payload, and its headers, or [rdelayedqueue.ErrNotFound].
+func (q *Messages) Get(ctx context.Context, id string) (m Message, headers map[string]string, err error) {
+	var e queue.Entry
+	if err = q.check(id); err == nil {
+		e, err = q.queue.Get(ctx, id)
+	}
+	if err != nil {
+		return m, nil, q.wrap("get from", err)
+	}
+	m = messageOf(e)
+	m.Payload = Decoded(e.Payload)
+	return m, e.Headers, nil
+}
+
+// Page returns up to n after a cursor, without payloads, in the order of rdelayedqueue's All, and the cursor of the next page: empty for
+// the first page, and after the last one.
+func (q *Messages) Page(ctx context.Context, s rdelayedqueue.State, cursor string, n int) (all []Message, next string, err error) {
+	err = q.queue.Check()
 	if err == nil && !queue.CheckCursor(cursor) {
 		err = fmt.Errorf("%w: %.100q is no cursor", errs.ErrInvalid, cursor)
 	}
-	if err != nil {
-		return nil, "", errs.Wrap("rdelayedqueue", "list", name, err)
+	var found []queue.Entry
+	if err == nil {
+		found, next, err = q.queue.List(ctx, queue.State(s), cursor, n)
 	}
-	found, next, err := q.List(ctx, queue.State(s), cursor, n)
-	all := make([]rdelayedqueue.Entry[[]byte], len(found))
-	for i, e := range found {
-		all[i] = rdelayedqueue.Entry[[]byte]{
-			ID: e.ID, Value: e.Payload, Raw: e.Payload, Headers: e.Headers, Priority: e.Priority, Group: e.Group, State: s,
-			Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
-		}
+	for _, e := range found {
+		e.State = queue.State(s)
+		all = append(all, messageOf(e))
 	}
-	return all, next, errs.Wrap("rdelayedqueue", "list", name, err)
+	return all, next, q.wrap("list", err)
+}
+
+func (q *Messages) check(id string) error {
+	if err := q.queue.Check(); err != nil {
+		return err
+	}
+	return queue.CheckText("id", id)
+}
+
+func (q *Messages) wrap(verb string, err error) error {
+	return errs.Wrap(kinds.Package(q.Kind), verb, q.Name, err)
 }
 
 // States are the states of messages, in the order of their lives.
@@ -98,6 +183,7 @@ func FirstLine(text string) string {
 // Message is a message as it is shown.
 type Message struct {
 	ID       string
+	Task     string `json:",omitempty"` // of an executor
 	Group    string `json:",omitempty"`
 	Priority int    `json:",omitempty"`
 	State    string
@@ -119,6 +205,17 @@ func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
 	}
 	if payload {
 		m.Payload = Decoded(e.Raw)
+	}
+	return m
+}
+
+func messageOf(e queue.Entry) Message {
+	m := Message{
+		ID: e.ID, Task: e.Task, Group: e.Group, Priority: e.Priority, State: StateName(rdelayedqueue.State(e.State)), Attempt: e.Attempt,
+		DueAt: e.DueAt, Error: e.Error,
+	}
+	for _, a := range e.History {
+		m.History = append(m.History, Attempt(a))
 	}
 	return m
 }

@@ -9,10 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -35,9 +32,9 @@ type Survey struct {
 	More     bool // there are messages that were not looked at
 }
 
-// SurveyOf looks at the messages of a state, at most [SurveyMost] of them, as long as there is time. It costs a round trip for each 50.
-func SurveyOf(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.State) (v Survey, err error) {
-	l := surveyor{client: c, name: name, state: s, end: time.Now().Add(surveyFor)}
+// Survey looks at those of a state, at most [SurveyMost] of them, as long as there is time. It costs a round trip for each 50.
+func (q *Messages) Survey(ctx context.Context, s rdelayedqueue.State) (v Survey, err error) {
+	l := surveyor{Messages: q, state: s, end: time.Now().Add(surveyFor)}
 	if s != rdelayedqueue.Dead {
 		var cursor string
 		v.Messages, cursor, err = l.read(ctx, "", SurveyMost, "")
@@ -68,24 +65,22 @@ func SurveyOf(ctx context.Context, c *redlatch.Client, name string, s rdelayedqu
 
 // surveyor looks at the messages of a state until the end of its time.
 type surveyor struct {
-	client *redlatch.Client
-	name   string
-	state  rdelayedqueue.State
-	end    time.Time
+	*Messages
+	state rdelayedqueue.State
+	end   time.Time
 }
 
 // read returns up to n messages after a cursor, up to the one with an id, which is left out, and the cursor of those that were not read.
 func (l *surveyor) read(ctx context.Context, cursor string, n int, until string) (all []Message, rest string, err error) {
 	for first := true; (first || cursor != "") && len(all) < n && time.Now().Before(l.end); first = false {
-		var page []rdelayedqueue.Entry[[]byte]
-		if page, cursor, err = Page(ctx, l.client, l.name, l.state, cursor, surveyPage); err != nil {
+		var page []Message
+		if page, cursor, err = l.Page(ctx, l.state, cursor, surveyPage); err != nil {
 			return nil, "", err
 		}
-		for _, e := range page {
-			if until != "" && e.ID == until {
+		for _, m := range page {
+			if until != "" && m.ID == until {
 				return all, "", nil
 			}
-			m := MessageOf(e, false)
 			m.Error, m.History = strings.Clone(cut(m.Error, surveyText)), nil
 			all = append(all, m)
 		}
@@ -95,17 +90,15 @@ func (l *surveyor) read(ctx context.Context, cursor string, n int, until string)
 
 // before returns the cursor of the newest n dead letters; empty if there are no others.
 func (l *surveyor) before(ctx context.Context, n int) (string, error) {
-	of := core.Of(l.client)
-	q := core.Manager(of, queue.New).Queue(l.name)
-	if err := q.Check(); err != nil {
-		return "", errs.Wrap("rdelayedqueue", "list", l.name, err)
+	if err := l.queue.Check(); err != nil {
+		return "", l.wrap("list", err)
 	}
-	ctx, cancel := of.Bound(ctx)
+	ctx, cancel := l.core.Bound(ctx)
 	defer cancel()
 	last := int64(-n - 1)
-	found, err := of.Redis.ZRangeWithScores(ctx, q.Places().Base+"dead", last, last).Result()
+	found, err := l.core.Redis.ZRangeWithScores(ctx, l.queue.Places().Base+"dead", last, last).Result()
 	if err != nil {
-		return "", errs.Wrap("rdelayedqueue", "list", l.name, core.Conclude(ctx, script.NotDone, err))
+		return "", l.wrap("list", core.Conclude(ctx, script.NotDone, err))
 	}
 	if len(found) == 0 {
 		return "", nil
@@ -115,7 +108,7 @@ func (l *surveyor) before(ctx context.Context, n int) (string, error) {
 
 // Sought is which messages a survey is searched for; empty parts are not asked for.
 type Sought struct {
-	Text string // a part of the id, the group or the error, in any case
+	Text string // a part of the id, the task, the group or the error, in any case
 	Line string // what [Line] returns for the error
 }
 
@@ -126,7 +119,7 @@ func (v Survey) Find(sought Sought) (found []Message) {
 		if sought.Line != "" && Line(m.Error) != sought.Line {
 			continue
 		}
-		for _, part := range []string{m.ID, m.Group, m.Error} {
+		for _, part := range []string{m.ID, m.Task, m.Group, m.Error} {
 			if strings.Contains(strings.ToLower(part), text) {
 				found = append(found, m)
 				break

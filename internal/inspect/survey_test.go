@@ -41,19 +41,20 @@ func TestSurveyIsOfTheNewestDeadLetters(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	q := redlatch.GetDelayedQueue[int](c, "mails")
-	v, err := inspect.SurveyOf(t.Context(), c, "mails", rdelayedqueue.Dead)
+	mails := inspect.MessagesOf(c, inspect.Object{Kind: "queue", Name: "mails"})
+	v, err := mails.Survey(t.Context(), rdelayedqueue.Dead)
 	require.NoError(t, err)
 	assert.Equal(t, inspect.Survey{}, v)
 
 	bury(t, q, 0, 3, "no luck\nat all")
-	v, err = inspect.SurveyOf(t.Context(), c, "mails", rdelayedqueue.Dead)
+	v, err = mails.Survey(t.Context(), rdelayedqueue.Dead)
 	require.NoError(t, err)
 	require.Len(t, v.Messages, 3)
 	assert.False(t, v.More)
 	assert.Equal(t, "m-00002", v.Messages[0].ID)
 
 	bury(t, q, 3, inspect.SurveyMost, "no money\nat all")
-	v, err = inspect.SurveyOf(t.Context(), c, "mails", rdelayedqueue.Dead)
+	v, err = mails.Survey(t.Context(), rdelayedqueue.Dead)
 	require.NoError(t, err)
 	assert.True(t, v.More)
 	require.NotEmpty(t, v.Messages) // a busy machine may have no time for all

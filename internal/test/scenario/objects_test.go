@@ -24,6 +24,7 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
@@ -199,6 +200,45 @@ func TestObjectsFindsElectionsAndSchedulers(t *testing.T) {
 			require.ErrorIs(t, <-ended, context.Canceled)
 			require.NoError(t, leads.Resign(t.Context()))
 			assert.NotContains(t, objects(t, c, "", redlatch.WithKinds("election")), "workers", "nobody leads")
+		})
+	}
+}
+
+func TestObjectsTellsExecutorsFromQueues(t *testing.T) {
+	t.Parallel()
+	for prefix, names := range map[string]struct{ executors, queues []string }{
+		"":      {[]string{"media", "{tag}:media"}, []string{"mails:tasks", "{mails}:tasks"}},
+		"app:":  {[]string{"media", "{tag}:media"}, []string{"mails:tasks", "{mails}:tasks"}},
+		"{eu}:": {[]string{"media"}, []string{"mails:tasks"}},
+	} {
+		t.Run("prefix "+prefix, func(t *testing.T) {
+			t.Parallel()
+			c, err := redlatch.New(redistest.Start(t).Client(t), redlatch.WithNamePrefix(prefix))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, c.Close()) })
+			kinds := map[string]string{}
+			for _, name := range names.executors {
+				require.NoError(t, rexecutor.NewTask[string, struct{}]("resize").Send(t.Context(), rexecutor.New(c, name), "a.png"))
+				kinds[name] = "executor"
+			}
+			for _, name := range names.queues {
+				_, err = redlatch.GetDelayedQueue[string](c, name).Offer(t.Context(), "hello", time.Hour)
+				require.NoError(t, err)
+				kinds[name] = "queue"
+			}
+			all := objects(t, c, "")
+			require.Len(t, all, len(kinds))
+			for name, kind := range kinds {
+				assert.Equal(t, kind, all[name].Kind, name)
+			}
+			of, ok := all["media"].Info.(rexecutor.Stats)
+			require.True(t, ok)
+			require.Len(t, of.Tasks, 1)
+			assert.True(t, of.Tasks[0].Orphaned)
+			assert.ElementsMatch(t, names.queues, slices.Collect(maps.Keys(objects(t, c, "", redlatch.WithKinds("queue")))))
+			assert.ElementsMatch(t, names.executors, slices.Collect(maps.Keys(objects(t, c, "", redlatch.WithKinds("executor")))))
+			assert.Len(t, objects(t, c, "med*"), 1)
+			assert.Len(t, objects(t, c, "mails*"), 1)
 		})
 	}
 }
