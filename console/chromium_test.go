@@ -184,6 +184,7 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 		return "dial tcp 10.0.0.7:443: connection refused\nwhile charging " + id
 	}, "payment-2301", "payment-2302", "payment-2303", "payment-2304", "payment-2305")
 	runJobs(t, ctx, worker.GetScheduler("billing"))
+	busy(t, worker)
 	users := rcache.New(web, "users", func(context.Context, int) (string, error) { return "Ann", nil }, rcache.WithNear(10))
 	for range 2 {
 		_, err = users.Get(t.Context(), 42)
@@ -232,6 +233,8 @@ func TestPagesInChromium(t *testing.T) {
 		{"queues", "", false, []string{"mails"}},
 		{"queue?name=mails&state=dead", "", false, []string{"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"}},
 		{"queue?name=payments&state=dead", "console-queue", false, []string{"payment-2305", "the card has expired"}},
+		{"executor?name=media", "console-executor", false, []string{"report orphaned: no worker was ever seen", "resize a worker was seen"}},
+		{"message?kind=executor&name=media&id=r-1", "", false, []string{"resize", "no picture"}},
 		{"message?name=mails&id=mail-0", "", false, []string{"dead", "not shown here"}},
 		{"schedulers", "", false, []string{"billing", "jobs: 2, running 0, paused 1, failed at last 1"}},
 		{"schedulers?q=none", "", false, []string{"Nothing was found"}},

@@ -10,9 +10,10 @@ import (
 
 const (
 	circleWide = 600 // of a drawing
-	boxWide    = 180 // of a client in it
+	narrowWide = 400 // of up to three clients, for a telephone
+	boxWide    = 172 // of a client in it
 	boxHigh    = 26
-	labelMost  = 24 // letters
+	labelMost  = 22 // letters
 	drawMost   = 5  // clients: of more there are words alone
 )
 
@@ -43,13 +44,20 @@ func drawn(c inspect.Circle) (d drawing) {
 	if n == 0 || n > drawMost {
 		return d
 	}
-	rx, ry := float64(circleWide-boxWide)/2-10, 50+20*float64(n)
-	middle, height := float64(circleWide)/2, 2*ry+80
+	wide, first := circleWide, math.Pi // it is on the left
+	if n <= 3 {
+		wide = narrowWide
+	}
+	if n == 2 { // beside each other there is no room for two
+		first = 1.5 * math.Pi
+	}
+	rx, ry := float64(wide-boxWide)/2-10, 50+20*float64(n)
+	middle, height := float64(wide)/2, 2*ry+80
 	at := func(place, far float64) (x, y float64) {
-		angle := math.Pi * (1 + 2*place/float64(n)) // the first one is on the left
+		angle := first + 2*math.Pi*place/float64(n)
 		return middle + far*rx*math.Cos(angle), height/2 + far*ry*math.Sin(angle)
 	}
-	d = drawing{Width: circleWide, Height: int(height), Text: strings.Join(c.Lines(), "; ")}
+	d = drawing{Width: wide, Height: int(height), Text: strings.Join(c.Lines(), "; ")}
 	for i, l := range c {
 		x, y := at(float64(i), 1)
 		tox, toy := at(float64(i+1), 1)

@@ -250,12 +250,18 @@ func (h *handler) render(p page, v view, r *request) (template.HTML, int) {
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // a constant in all but name
-	"ago":       func(t time.Time) string { return round(time.Since(t)).String() },
-	"known":     func(t time.Time) bool { return !t.IsZero() },
-	"short":     func(d time.Duration) string { return round(d).String() },
-	"ms":        func(d time.Duration) int64 { return d.Milliseconds() },
-	"most":      func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
-	"address":   address,
+	"ago":     func(t time.Time) string { return round(time.Since(t)).String() },
+	"known":   func(t time.Time) bool { return !t.IsZero() },
+	"short":   func(d time.Duration) string { return round(d).String() },
+	"ms":      func(d time.Duration) int64 { return d.Milliseconds() },
+	"most":    func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
+	"address": address,
+	"pick": func(task, of, otherwise string) string {
+		if task != "" {
+			return of
+		}
+		return otherwise
+	},
 	"sought":    func(of inspect.Object, text string) string { return queueAddress(of, "q", text) },
 	"words":     kinds.Words,
 	"number":    inspect.Number,

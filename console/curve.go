@@ -25,8 +25,8 @@ type hourChart struct {
 // hourBars are bars of one kind.
 type hourBars struct{ What, Shape string }
 
-// hourOf returns charts of a queue.
-func hourOf(minutes []rdelayedqueue.Minute) []hourChart {
+// hourOf returns charts of a queue, or of an executor.
+func hourOf(kind string, minutes []rdelayedqueue.Minute) []hourChart {
 	var offered, done, failed, dead, late []float64
 	var sum rdelayedqueue.Minute
 	for _, m := range minutes {
@@ -42,7 +42,7 @@ func hourOf(minutes []rdelayedqueue.Minute) []hourChart {
 			[]hourBars{{"offered", barsOf(offered, most(offered, done))}, {"done", lineOf(done, most(offered, done))}},
 		},
 		{
-			inspect.N(sum.Failed, "attempt", "attempts") + " failed, " + inspect.N(sum.Dead, "message", "messages") + " became dead",
+			inspect.N(sum.Failed, "attempt", "attempts") + " failed, " + counted(kind, sum.Dead) + " became dead",
 			[]hourBars{{"failed", barsOf(failed, most(failed, dead))}, {"dead", barsOf(dead, most(failed, dead))}},
 		},
 		{"claimed up to " + sum.Lateness.Round(time.Millisecond).String() + " late", []hourBars{{"late", barsOf(late, most(late))}}},

@@ -62,17 +62,17 @@ func TestExecutorIsShownAsOne(t *testing.T) {
 	busy(t, s.client)
 	text := s.whole(t, "")
 	assert.Contains(t, text, `<strong>orphaned</strong> executor <a href="executor?name=media&amp;state=ready">media</a>: no worker handles &#34;report&#34;, of which 3 tasks wait`)
-	assert.Contains(t, text, `<strong>dead letters</strong> executor <a href="executor?name=media&amp;state=dead">media</a>: 1 task`)
+	assert.Contains(t, text, `<strong>dead tasks</strong> executor <a href="executor?name=media&amp;state=dead">media</a>: 1 task`)
 	assert.Contains(t, text, `<td><a href="executor?name=media">media</a> <span class="dim">executor</span></td>`)
 	assert.Contains(t, text, `<td>executor</td><td class="n">1</td>`)
 	assert.NotContains(t, text, ":tasks")
 	text = s.whole(t, "queues?q=media")
-	assert.Contains(t, text, `<td><a href="executor?name=media">media</a></td><td>executor</td><td>1 delayed, 2 ready, 1 in flight, 1 dead, no worker handles report</td>`)
+	assert.Contains(t, text, `<td><a href="executor?name=media">media</a></td><td>executor</td><td class="said">1 delayed, 2 ready, 1 in flight, 1 dead, no worker handles report</td>`)
 
 	_, text = s.get(t, "executor?name=media&state=dead")
 	assert.Contains(t, text, `<h1>media <span class="dim">executor</span></h1>`)
-	assert.Regexp(t, `(?s)>report</a></td><td class="n">1</td><td class="n">2</td><td class="n">0</td><td class="n">0</td><td><strong class="bad">orphaned</strong>: none was ever seen</td>`+
-		`.*>resize</a></td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">1</td><td>seen \d s ago</td>`, text, "what is wrong comes first")
+	assert.Regexp(t, `(?s)>report</a> <span class="bad"><strong>orphaned</strong>: no worker was ever seen</span></td><td class="n">1</td><td class="n">2</td><td class="n">0</td><td class="n">0</td>`+
+		`.*>resize</a> <span class="dim">a worker was seen \d s ago</span></td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">1</td>`, text, "what is wrong comes first")
 	assert.Contains(t, text, `<a href="message?kind=executor&amp;name=media&amp;id=r-1">r-1</a> resize`)
 	assert.Contains(t, text, `href="executor?error=no&#43;picture&amp;name=media"`)
 	_, text = s.get(t, "executor?name=media&q=report")

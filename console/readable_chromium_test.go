@@ -38,6 +38,7 @@ func mainPages() map[string][]string {
 		"queues":                             {"mails"},
 		"queue?name=mails&state=dead":        {"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"},
 		"queue?name=mails&state=delayed":     {"mail-8"},
+		"executor?name=media":                {"report", "orphaned"},
 		"message?name=mails&id=mail-0":       {"dead", "not shown here"},
 		"lock?name=invoices":                 {"Queue, in order"},
 		"schedulers":                         {"billing"},

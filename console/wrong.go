@@ -48,10 +48,6 @@ func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
 	add := func(w weight, what, state, text string) {
 		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), ": " + text})
 	}
-	one, several := "message", "messages"
-	if of.Kind == kinds.Executor {
-		one, several = "task", "tasks"
-	}
 	for _, text := range inspect.Orphans(s) {
 		add(bad, "orphaned", "ready", text)
 	}
@@ -63,9 +59,21 @@ func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
 		add(bad, "lags", "ready", due)
 	}
 	if s.Dead > 0 {
-		add(bad, "dead letters", "dead", inspect.N(s.Dead, one, several))
+		what := "dead letters"
+		if of.Kind == kinds.Executor {
+			what = "dead tasks"
+		}
+		add(bad, what, "dead", counted(of.Kind, s.Dead))
 	}
 	return all
+}
+
+// counted says how many messages of a queue, or tasks of an executor, there are.
+func counted(kind string, n int) string {
+	if kind == kinds.Executor {
+		return inspect.N(n, "task", "tasks")
+	}
+	return inspect.N(n, "message", "messages")
 }
 
 // jobTroubles returns what is wrong with the jobs of a scheduler.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 		said = append(said, w.Weight.String()+" "+w.What+" "+w.Kind+" "+w.Name+w.Text)
 	}
 	assert.Equal(t, []string{
-		"bad dead letters executor media: 1 task",
 		"bad dead letters queue dead: 9 messages",
+		"bad dead tasks executor media: 1 task",
 		"bad lags queue lagged: 7 ready, the first for 5 min",
 		"bad late scheduler billing: job a, by 1 min",
 		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait`,
@@ -63,4 +64,14 @@ func TestOverviewSaysWhatIsWrongOrThatNothingIs(t *testing.T) {
 	require.Len(t, wrong, 2, text)
 	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2 messages`)
 	assert.Contains(t, wrong[1], `<strong>paused</strong> queue <a href="queue?name=later&amp;state=ready">later</a>: 1 ready, the first for 0 s`)
+}
+
+func TestOverviewThatHadNoTimeForAllDoesNotSayThatAllIsWell(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, templates.ExecuteTemplate(&b, "overview", content{Data: &overview{Cut: true}}))
+	assert.Contains(t, b.String(), "Not all was looked at")
+	assert.NotContains(t, b.String(), `class="good"`)
+	b.Reset()
+	require.NoError(t, templates.ExecuteTemplate(&b, "overview", content{Data: &overview{}}))
+	assert.Contains(t, b.String(), `class="good"`)
 }

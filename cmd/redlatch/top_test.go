@@ -259,9 +259,10 @@ func TestTopInATerminal(t *testing.T) {
 		_, err = redlatch.GetDelayedQueue[string](web, "mails").Offer(t.Context(), "hello", time.Duration(i/3)*time.Hour)
 		require.NoError(t, err)
 	}
+	require.NoError(t, rexecutor.NewTask[string, struct{}]("resize").Send(t.Context(), rexecutor.New(web, "media"), "a.png"))
 
 	top := startTop(t, r.url)
-	text := top.sees(`(?s)> +fair lock +import:eu +1 +\d+s +held.*order:4711 +1 +\d+s +held.*mails +\d +\d+s +6 delayed, 3 ready`)
+	text := top.sees(`(?s)> +fair lock +import:eu +1 +\d+s +held.*order:4711 +1 +\d+s +held.*mails +\d +\d+s +6 delayed, 3 ready.*executor +media +\d +\d+s +0 delayed, 1 ready, .* no worker handles resize`)
 	picture(t, "top", text)
 	top.tmux("send-keys", "-t", "top", "l")
 	top.sees(`by lag[^>]*> +queue +mails`)
