@@ -62,7 +62,7 @@ func (s *site) whole(t *testing.T, path string) (text string) {
 	t.Helper()
 	redistest.Eventually(t, 30*time.Second, path+" shows all", func() error {
 		_, text = s.get(t, path)
-		if strings.Contains(text, "found in a second") {
+		if strings.Contains(text, "There are more objects") {
 			return errors.New("there are more")
 		}
 		return nil
