@@ -124,8 +124,8 @@ func columnOrder() (names []string) {
 	for _, c := range allContestants() {
 		names = append(names, c.name)
 	}
-	return append(names, asynqName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName, gridName, goRedisName, redissonName,
-		rcacheName, goCacheName, goCacheGet, asideName, quietName, ignorantName)
+	return append(names, asynqName, machineryName, statelessName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName,
+		gridName, goRedisName, redissonName, rcacheName, goCacheName, goCacheGet, asideName, quietName, ignorantName)
 }
 
 // summary prints how many targets were reached, and those that were not.
