@@ -149,3 +149,55 @@ func queueKeys(t *testing.T, rdb *redis.Client, base string) []string {
 	require.NoError(t, err)
 	return keys
 }
+
+// F5, F24: the node that a slot leaves runs no script to the middle, where it would look at a key that the script has emptied.
+func TestEndWhileTheSlotOfAllKeysLeavesFreesTheGroup(t *testing.T) {
+	redistest.Long(t)
+	cluster := redistest.StartCluster(t, 3)
+	ctx := t.Context()
+	for name, end := range map[string]func(m *rdelayedqueue.Message[job]) error{
+		"ack":    func(m *rdelayedqueue.Message[job]) error { return m.Ack(ctx) },
+		"nack":   func(m *rdelayedqueue.Message[job]) error { return m.Nack(ctx, time.Hour) },
+		"snooze": func(m *rdelayedqueue.Message[job]) error { return m.Snooze(ctx, time.Hour) },
+		"reject": func(m *rdelayedqueue.Message[job]) error { return m.Reject(ctx, "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := redlatch.GetDelayedQueue[job](newClient(t, cluster.Client(t)), name, rdelayedqueue.WithGroupSkip())
+			other := redlatch.GetDelayedQueue[job](newClient(t, cluster.Client(t)), name)
+			base := "redlatch_dq:{" + name + "}:"
+			offer(t, q, "done", 0) // from here on there are all keys
+			require.NoError(t, take(t, q).Ack(ctx))
+			offer(t, q, "dead", 0)
+			require.NoError(t, take(t, q).Reject(ctx, "x"))
+			offer(t, q, "later", time.Hour)
+			offer(t, q, "first", 0, rdelayedqueue.WithGroup("g"))
+			first := take(t, q)
+			offer(t, q, "second", 0, rdelayedqueue.WithGroup("g"))
+			taken := make(chan *rdelayedqueue.Message[job], 1)
+			go func() { taken <- take(t, other) }()
+			source := cluster.Owner(t, base).Client(t)
+			redistest.Eventually(t, patience, "somebody waits for the group", func() error {
+				if n := source.ZCard(ctx, base+"waiters").Val(); n != 1 {
+					return fmt.Errorf("%d wait", n)
+				}
+				return nil
+			})
+			migration := cluster.Migrate(t, base, cluster.Other(t, base))
+			ended := make(chan error, 1)
+			go func() { ended <- end(first) }()
+			select {
+			case err := <-ended:
+				ended <- err
+			case <-time.After(300 * time.Millisecond): // it is refused until the slot has moved
+			}
+			migration.Finish(t)
+			require.NoError(t, <-ended)
+			select {
+			case m := <-taken:
+				assert.Equal(t, "second", m.Value.Name)
+			case <-time.After(patience):
+				require.Fail(t, "the group has lost its place")
+			}
+		})
+	}
+}

@@ -21,7 +21,7 @@
 --
 -- Returns  an array: for each id 1 if it was removed, 0 if there is none, 2 if it is another task; or as once.lua says
 local meta, record, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local waiters, groups, places, done, receipts = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local waiters, groups, places, done, receipts = KEYS[9], KEYS[10], KEYS[11], KEYS[13] and KEYS[12], KEYS[13]
 local layout, number, channel, keep, asked = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 
 redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest of the script

@@ -7,16 +7,18 @@
 -- KEYS[5]  waiters: sorted set, clients that hear wake-ups
 -- KEYS[6]  groups: sorted set, see group.lua
 -- KEYS[7]  places: hash, see group.lua
--- KEYS[8]  the caller's last claim: its number, then member, claim and score of what it claimed, line by line; only if that
+-- KEYS[8]  none: never there, see states.md
+-- KEYS[9]  the caller's last claim: its number, then member, claim and score of what it claimed, line by line; only if that
 --          is to be returned
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2]  number of the call whose claims are to be returned, and which must not claim any more; 0 for those that follow
 -- ARGV[3]  a client that is not to look in, as it cannot work on them: the one that has waited longest does; nothing if any may;
---          only if KEYS[8] is not there
+--          only if KEYS[9] is not there
 -- ARGV[4..n]  for each claim: member, number of the claim, its score or the time at which it is due, µs
 --
 -- Returns  the number of claims returned now
-local meta, due, flight, claims, waiters, groups, places, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local meta, due, flight, claims, waiters, groups, places, _, record =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local channel, number, passer, items, first = ARGV[1], ARGV[2], ARGV[3], ARGV, 4
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script

@@ -9,6 +9,10 @@ const layout = 2
 type keys struct {
 	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters, groups, places, series string
 
+	// A key that is never there: with it Redis refuses a script while the slot is half-moved. Else the node which the slot leaves runs one as
+	// long as all its keys are there, and stops it in the middle where it looks at a key that it has just emptied.
+	none string
+
 	channel string // prefix of the clients' channels
 	claimed string // prefix of the clients' last claims
 	called  string // prefix of the clients' last numbered calls
@@ -20,7 +24,7 @@ func keysOf(name string) *keys {
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
 		waiters: base + "waiters", groups: base + "groups", places: base + "places", series: base + "series",
-		channel: base + "wake:", claimed: base + "call:", called: base + "asked:",
+		none: base + "none", channel: base + "wake:", claimed: base + "call:", called: base + "asked:",
 	}
 }
 

@@ -169,7 +169,7 @@ func (k *keys) record(client, kind string, n callNumber) string {
 }
 
 func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 19+3*len(batch))
+	args := make([]any, 0, 20+3*len(batch))
 	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n), k.series)
 	own, given, grouped := true, false, false
 	for _, e := range batch {
@@ -179,7 +179,7 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 	mark := ownMark
 	room := batch[0].value.room
 	if given || room > 0 || grouped {
-		args = append(args, k.done, k.dead, k.flight, k.claims, k.errors, k.groups, k.places)
+		args = append(args, k.done, k.dead, k.flight, k.claims, k.errors, k.groups, k.places, k.none)
 		numKeys = len(args)
 	}
 	if !own {
@@ -203,11 +203,11 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 // wake-ups if nothing more is due.
 func (k *keys) claim(client string, number uint64, want, more int, p Terms, listens time.Duration, tasks []any) *script.Call {
 	args := []any{
-		k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed + client, k.groups, k.places, k.series,
+		k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed + client, k.groups, k.places, k.series, k.none,
 		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period), more,
 		micros(listens), micros(spareDelay),
 	}
-	return claimScript.Call(12, append(args, tasks...)...)
+	return claimScript.Call(13, append(args, tasks...)...)
 }
 
 // wait asks when to look again. Ahead is that of the rate; negative without one.
@@ -226,13 +226,13 @@ func (k *keys) leave(client string, works bool) *script.Call {
 
 // look asks what became of tasks.
 func (k *keys) look(ids []string) *script.Call {
-	args := make([]any, 0, 16+len(ids))
-	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts, k.series, k.waiters, k.groups, k.places,
+	args := make([]any, 0, 17+len(ids))
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts, k.series, k.waiters, k.groups, k.places, k.none,
 		layout, k.channel, maxBytes)
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	return lookScript.Call(13, args...)
+	return lookScript.Call(14, args...)
 }
 
 // beat notes that somebody works on tasks, of which the names are escaped.
@@ -242,27 +242,29 @@ func (k *keys) beat(names []any) *script.Call {
 
 // recover returns what the numbered call claimed, should it have arrived, and keeps it from claiming later.
 func (k *keys) recover(client string, number uint64) *script.Call {
-	return givebackScript.Call(8, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.claimed+client, k.channel, number)
+	return givebackScript.Call(9, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.none, k.claimed+client,
+		k.channel, number)
 }
 
 // giveback returns claims. The passer is a client that is not to look in for them; empty for none.
 func (k *keys) giveback(passer string, batch []*entry[Claimed]) *script.Call {
-	args := make([]any, 0, 8+3*len(batch))
-	args = append(args, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.channel, 0, passer)
+	args := make([]any, 0, 11+3*len(batch))
+	args = append(args, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.none, k.channel, 0, passer)
 	for _, e := range batch {
 		args = append(args, e.value.member, e.value.claim, e.value.due)
 	}
-	return givebackScript.Call(7, args...)
+	return givebackScript.Call(8, args...)
 }
 
 func (k *keys) acks(batch []*entry[ack]) *script.Call {
-	args := make([]any, 0, 11+3*len(batch))
+	args := make([]any, 0, 15+3*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts, k.series)
 	channel := ""
 	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return isGrouped(e.value.member) }) {
 		args = append(args, k.waiters, k.groups, k.places)
 		channel = k.channel
 	}
+	args = append(args, k.none)
 	numKeys := len(args)
 	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return e.value.bounded || e.value.record != "" }) {
 		channel = k.channel
@@ -279,13 +281,14 @@ func (k *keys) acks(batch []*entry[ack]) *script.Call {
 }
 
 func (k *keys) nacks(batch []*entry[nack]) *script.Call {
-	args := make([]any, 0, 9+5*len(batch))
+	args := make([]any, 0, 13+5*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters, k.series)
 	if slices.ContainsFunc(batch, func(e *entry[nack]) bool {
 		return e.value.end == toSuccessor || e.value.grouped || isGrouped(e.value.member)
 	}) {
 		args = append(args, k.bodies, k.groups, k.places)
 	}
+	args = append(args, k.none)
 	numKeys := len(args)
 	args = append(args, k.channel)
 	for _, e := range batch {
@@ -316,7 +319,7 @@ type extension struct {
 
 func (k *keys) extend(e extension) *script.Call {
 	if isGrouped(e.member) {
-		return extendScript.Call(7, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places,
+		return extendScript.Call(8, k.meta, k.due, k.flight, k.claims, k.waiters, k.groups, k.places, k.none,
 			k.channel, e.member, e.claim, micros(e.visibility))
 	}
 	return extendScript.Call(5, k.meta, k.due, k.flight, k.claims, k.waiters, k.channel, e.member, e.claim, micros(e.visibility))
@@ -337,13 +340,14 @@ func (k *keys) renew(batch []extension, slot slotState) *script.Call {
 }
 
 func (k *keys) cancels(client string, n callNumber, batch []*entry[cancellation]) *script.Call {
-	args := make([]any, 0, 17+len(batch))
+	args := make([]any, 0, 18+len(batch))
 	args = append(args, k.meta, k.record(client, "cancel", n), k.due, k.flight, k.dead, k.bodies, k.claims, k.errors,
 		k.waiters, k.groups, k.places)
 	keep := batch[0].value.keep
 	if keep > 0 {
 		args = append(args, k.done, k.receipts)
 	}
+	args = append(args, k.none)
 	numKeys := len(args)
 	args = append(args, layout, n.number, k.channel, keep.Milliseconds())
 	for _, e := range batch {
@@ -357,13 +361,13 @@ func (k *keys) cancels(client string, n callNumber, batch []*entry[cancellation]
 }
 
 func (k *keys) reschedules(client string, n callNumber, batch []*entry[move]) *script.Call {
-	args := make([]any, 0, 9+2*len(batch))
-	args = append(args, k.meta, k.record(client, "move", n), k.due, k.flight, k.bodies, k.waiters, k.groups, k.places,
+	args := make([]any, 0, 12+2*len(batch))
+	args = append(args, k.meta, k.record(client, "move", n), k.due, k.flight, k.bodies, k.waiters, k.groups, k.places, k.none,
 		layout, k.channel, n.number)
 	for _, e := range batch {
 		args = append(args, e.value.id, micros(e.value.delay))
 	}
-	return rescheduleScript.Call(8, args...)
+	return rescheduleScript.Call(9, args...)
 }
 
 func (k *keys) get(id string) *script.Call {
@@ -375,8 +379,8 @@ func (k *keys) list(p place, score, member string, n int) *script.Call {
 }
 
 func (k *keys) purge(client string, n callNumber, p place) *script.Call {
-	return purgeScript.Call(11, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors,
-		k.due, k.flight, k.waiters, k.groups, k.places,
+	return purgeScript.Call(12, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors,
+		k.due, k.flight, k.waiters, k.groups, k.places, k.none,
 		layout, n.number, p.passed, k.channel)
 }
 
@@ -409,8 +413,8 @@ func (k *keys) census(from, n int) *script.Call {
 func (k *keys) minutes() *script.Call { return minutesScript.Call(2, k.meta, k.series, layout) }
 
 func (k *keys) redrive(client string, n callNumber, id string, until int64) *script.Call {
-	return redriveScript.Call(11, k.meta, k.record(client, "operate", n), k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
-		k.flight, k.groups, k.places,
+	return redriveScript.Call(12, k.meta, k.record(client, "operate", n), k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
+		k.flight, k.groups, k.places, k.none,
 		layout, k.channel, n.number, id, until)
 }
 
