@@ -10,6 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("worker", worker)
+	faulttest.RegisterChild("task worker", taskWorker)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
