@@ -163,7 +163,7 @@ type TaskStats struct {
 	Orphaned bool
 }
 
-// Stats counts the tasks. It costs two round trips, and nine more at most: one for each 1,000 tasks that are in flight, or dead, after the first.
+// Stats counts the tasks. It costs two round trips, and nineteen more at most: one for each 500 tasks that are in flight, or dead, after the first.
 func (ex *Executor) Stats(ctx context.Context) (Stats, error) {
 	s, err := ex.stats(ctx)
 	return s, ex.wrap("stats of", err)

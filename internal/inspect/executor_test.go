@@ -13,8 +13,12 @@ import (
 
 func TestOrphanedTasksAreSaid(t *testing.T) {
 	s := rexecutor.Stats{Stats: rdelayedqueue.Stats{Delayed: 2, Ready: 6, Dead: 1}, Tasks: []rexecutor.TaskStats{
-		{Name: "a", Ready: 1, Orphaned: true}, {Name: "b", Ready: 1}, {Name: "c", Ready: 1, Delayed: 2, Orphaned: true},
-		{Name: "d", Ready: 1, Orphaned: true}, {Name: "e", Ready: 1, Orphaned: true}, {Name: "f", Dead: 1},
+		{Name: "a", Ready: 1, Orphaned: true},
+		{Name: "b", Ready: 1},
+		{Name: "c", Ready: 1, Delayed: 2, Orphaned: true},
+		{Name: "d", Ready: 1, Orphaned: true},
+		{Name: "e", Ready: 1, Orphaned: true},
+		{Name: "f", Dead: 1},
 	}}
 	assert.Equal(t, []string{
 		`no worker handles "a", of which 1 task waits`, `no worker handles "c", of which 3 tasks wait`,
