@@ -137,9 +137,10 @@ var guardedCalls = map[string]func(ctx context.Context, g guarded) error{
 	"Purge": func(ctx context.Context, g guarded) error {
 		return second(g.q.Purge(ctx, rdelayedqueue.Delayed))
 	},
-	"Pause":    func(ctx context.Context, g guarded) error { return g.q.Pause(ctx) },
-	"PauseFor": func(ctx context.Context, g guarded) error { return g.q.PauseFor(ctx, time.Hour) },
-	"Resume":   func(ctx context.Context, g guarded) error { return g.q.Resume(ctx) },
+	"Purge Held": func(ctx context.Context, g guarded) error { return second(g.q.Purge(ctx, rdelayedqueue.InFlight)) },
+	"Pause":      func(ctx context.Context, g guarded) error { return g.q.Pause(ctx) },
+	"PauseFor":   func(ctx context.Context, g guarded) error { return g.q.PauseFor(ctx, time.Hour) },
+	"Resume":     func(ctx context.Context, g guarded) error { return g.q.Resume(ctx) },
 }
 
 // anonymous leaves out what is new with each call.

@@ -1,7 +1,7 @@
 -- try.lua: find out what an ACL forbids before a script changes something. It stands after lanes.lua, before scripts that change groups.
 --
 -- Returns  nothing. It defines some_grouped, which returns whether one of some members has a group; and try, which changes nothing, and
---          fails if the user may not do what group.lua does, and have a client look in.
+--          fails if the user may not do what group.lua and removed.lua do, and have a client look in.
 local function some_grouped(members)
   for _, member in ipairs(members) do
     if is_grouped(member) then return true end
@@ -13,6 +13,7 @@ local function try(queue)
   redis.call('zlexcount', groups, '-', '-')
   redis.call('zrangebylex', groups, '-', '-')
   redis.call('zadd', groups, 'xx', 0, '')
+  redis.call('zscore', due, '')
   redis.call('zmscore', due, '')
   redis.call('zrem', due, '')
   redis.call('hget', places, '')
