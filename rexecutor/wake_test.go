@@ -466,6 +466,45 @@ func TestWorkersOfDifferentTasksAreWokenByWhateverMakesTheirsDue(t *testing.T) {
 	}
 }
 
+// F7
+func TestTaskWhoseAlarmDiesIsInTimeThoughAWorkerOfAnotherWentToSleepSince(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		caller, begun := executor(b.Peer(t)), make(chan struct{}, 1)
+		peers := map[string]*locktest.Peer{}
+		for range 2 {
+			p := b.Peer(t, redlatch.WithCloseGrace(0))
+			ex := executor(p)
+			peers[p.ID()] = p
+			require.NoError(t, other.Handle(ex, func(context.Context, rexecutor.Call[args]) (struct{}, error) {
+				begun <- struct{}{}
+				return struct{}{}, nil
+			}))
+			work(t, ex)
+		}
+		time.Sleep(time.Second)
+		busy := executor(b.Peer(t))
+		until := make(chan struct{})
+		require.NoError(t, greet.Handle(busy, block(until)))
+		work(t, busy)
+		time.Sleep(time.Second)
+		start := time.Now()
+		submitOther(t, caller, rexecutor.WithDelay(5*time.Second))
+		time.Sleep(time.Second)
+		alarm := peers[b.Hash(t, "redlatch_dq:{media}:tasks:meta")["alarm"]]
+		require.NotNil(t, alarm, "one that works on the task")
+		f := submit(t, caller, args{})
+		time.Sleep(time.Second)
+		close(until)
+		_, err := f.Get(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		alarm.Blackhole(true)
+		defer alarm.Blackhole(false)
+		<-begun
+		assert.Less(t, time.Since(start), 5*time.Second+soon)
+	})
+}
+
 func submitOther(t *testing.T, ex *rexecutor.Executor, opts ...rexecutor.SubmitOption) *rexecutor.Future[struct{}] {
 	t.Helper()
 	f, err := other.Submit(t.Context(), ex, args{}, opts...)

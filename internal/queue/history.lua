@@ -1,8 +1,7 @@
 -- history.lua: keep the last attempts of a message. It stands before the scripts that end attempts.
 --
 -- The value of a message in errors is the text of its last error, and up to five attempts, the newest first, with a \1 before each: the
--- number of
--- its claim, its length in µs or a hyphen, the client that had it, and the beginning of its error, with a space between.
+-- number of its claim, its length in µs or a hyphen, the client that had it, and the beginning of its error, with a space between.
 --
 -- Returns  nothing. It defines tried, which notes an attempt: with a text, or with that of the one before if it is empty; an attempt of the
 --          same claim takes the place of the one that was noted before; and give_up, which notes why a message is dead, or a usual reason

@@ -1,8 +1,7 @@
 -- rest.lua: note a client that has nothing to claim among those that hear wake-ups. It stands before the scripts that do so.
 --
 -- In meta, alarm is the client that looks in at alarm_at, and spare the one that does at spare_at should alarm have died; limited is
--- alarm_at if
--- the alarm's rate allows nothing before.
+-- alarm_at if the alarm's rate allows nothing before.
 --
 -- Returns  nothing. It defines rest, which is told for how long the client listens, how much later than the alarm a spare looks in, both in
 --          µs, and when something is due, µs, or nothing. It returns in how many µs the client is to look in, or -1 if it is to wait for a
@@ -21,19 +20,20 @@ local function rest(queue, client, listens, later, at, now, counts, limited)
   redis.call('pexpire', waiters, 60000)
   if counts then redis.call('hset', meta, 'w:' .. client, numbers_in(counts)) end
   local alarm, alarm_at, spare, spare_at = unpack(redis.call('hmget', meta, 'alarm', 'alarm_at', 'spare', 'spare_at'))
+  local function covers(who, set, limit)
+    return who and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
+  end
   -- The caller's timer is stopped. While nothing is due nobody sees to it that the others live: the next message has one notified.
-  if not at or alarm == client then
+  if alarm == client or not at and not (counts and covers(alarm, alarm_at, math.huge)) then
     redis.call('hdel', meta, 'alarm')
     alarm = nil
   end
+  if not at and alarm then at = tonumber(alarm_at) end -- for a task that the caller does not work on
   if not at or spare == client then
     redis.call('hdel', meta, 'spare')
     spare = nil
   end
   if not at then return -1 end
-  local function covers(who, set, limit)
-    return who and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
-  end
   local covered = covers(alarm, alarm_at, at)
   if covered then at = tonumber(alarm_at) end -- the next message may rely on it
   local spared = spare ~= alarm and covers(spare, spare_at, at + later)
