@@ -161,8 +161,8 @@ func (c *consumer) ahead() int {
 
 // work handles messages while there are some.
 func (c *consumer) work() {
-	place := &c.running
-	defer func() { // here for a handler that ended its goroutine
+	place := &c.running // where it is counted
+	defer func() {      // here for a handler that ended its goroutine
 		c.mu.Lock()
 		*place--
 		c.startLocked()
@@ -186,8 +186,8 @@ func (c *consumer) work() {
 			c.free(m)
 			continue
 		}
-		if c.serve(m) {
-			place = &c.ending
+		c.serve(m, &place)
+		if place != &c.running {
 			return
 		}
 	}
@@ -222,30 +222,29 @@ func (c *consumer) unload() {
 	}
 }
 
-// serve works on a message, and reports whether it has left its place to the next one before its end was known. It frees what it has also
-// if the handler ends its goroutine.
-func (c *consumer) serve(m *Message) (left bool) {
+// serve works on a message. Its place may go to the next one before its end is known: see leavePlace. It frees what it has also if the handler
+// ends its goroutine.
+func (c *consumer) serve(m *Message, place **int) {
 	defer c.free(m)
 	start := time.Now()
 	err := c.handle(m)
 	c.measure(time.Since(start))
-	left = c.leavePlace()
+	c.leavePlace(place)
 	c.settle(m, err)
-	return left
 }
 
 // leavePlace has the next message begin while the end of this one is on the way, as long as no more are claimed than handlers and ahead of
 // them: ends are cheaper together.
-func (c *consumer) leavePlace() bool {
+func (c *consumer) leavePlace(place **int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending >= c.ahead() {
-		return false
+		return
 	}
+	*place = &c.ending
 	c.running--
 	c.ending++
 	c.startLocked()
-	return true
 }
 
 // free has another message of the task claimed if this one was in its way.
