@@ -24,7 +24,7 @@
 -- ARGV[9]  how many may be claimed in a period, 0 for any number
 -- ARGV[10]  the period, µs
 -- ARGV[11]  how many more messages to look at, should some become dead letters
--- ARGV[12] for how long the caller hears wake-ups if nothing more is due, µs; 0 if it does not, or has a rate
+-- ARGV[12] for how long the caller hears wake-ups if nothing more is due, µs; 0 if it does not, or asks wait.lua then
 -- ARGV[13] how much later than another client it looks in as the spare, µs
 -- ARGV[14..n]  of a caller that works on tasks: a task, and how many of its messages it wants at most
 --

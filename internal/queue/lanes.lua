@@ -13,8 +13,9 @@
 --          lane; next_lane, which does so for the first score from another on, and returns that too; split, which returns the score of a
 --          lane that is due now; span, which returns the bounds of the scores of a lane that are due (passed is 1), are not (0), or of all
 --          (-1); lanes_of, which returns how many of the first n messages that are ready are in each lane; and first_due, which returns
---          when the first message is due but for the first passed of those that are ready, with their scores, or nothing for these if all
---          are plain; of the tasks of which counts has some left if there is one, or when the place of a message that was removed is free.
+--          when the first message is due, µs, or nothing. It leaves out the first passed of those in ready, which has messages and their
+--          scores, or is nothing if all are plain. If there is counts it regards only the tasks of which that has some left. A place of a
+--          message that was removed counts as one that is due when the place is free.
 local width, epoch = 4398046511104, 946684800000
 local claimable, removed = -1020 * width, -2040 * width
 

@@ -4,8 +4,9 @@
 -- alarm_at if the alarm's rate allows nothing before.
 --
 -- Returns  nothing. It defines rest, which is told for how long the client listens, how much later than the alarm a spare looks in, both in
---          µs, and when something is due, µs, or nothing. It returns in how many µs the client is to look in, or -1 if it is to wait for a
---          wake-up.
+--          µs; when something is due, µs, or nothing; of which tasks it wants messages, a table of numbers.lua, if it works on tasks; and
+--          whether only its rate makes it wait until then. It returns in how many µs the client is to look in, or -1 if it is to wait for
+--          a wake-up.
 local function rest(queue, client, listens, later, at, now, counts, limited)
   local meta, waiters, channel = queue.meta, queue.waiters, queue.channel
   -- Those that died, and first: a full Redis allows this write, and then the rest of the script.
