@@ -27,7 +27,10 @@ local waiters, groups, places = KEYS[11], KEYS[12], KEYS[13]
 local channel, items = ARGV[1], ARGV
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
 
-if groups then try(queue) end
+if groups then
+  redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
+  try(queue)
+end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local reply, members, ids, forget, numbers, longest, asked, missed, ends = {}, {}, {}, {}, {}, 0, {}, {}, {}
