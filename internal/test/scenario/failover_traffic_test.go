@@ -456,7 +456,7 @@ func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 			}
 			shared, check := sharedUses(t, clients, 1, nameOf)
 			turns, stopTurns := turnUses(t, clients, nameOf, f.hold)
-			f.holds += 4
+			f.holds += 6
 			for _, u := range append(shared, turns...) {
 				f.run(u.kind, func(l *loop) {
 					if l.asks("use", func() error { return u.once(t.Context()) }) {

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -36,8 +37,9 @@ func turnUses(t *testing.T, clients []*redlatch.Client, nameOf func(kind string)
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	all = append(onceUses(clients, nameOf("once"), hold), barrierUses(clients, nameOf, hold)...)
-	job, stopped := jobUse(ctx, t, clients, nameOf("scheduler"), hold)
-	all = append(all, job)
+	job, jobsEnd := jobUse(ctx, t, clients, nameOf("scheduler"), hold)
+	tasks, workEnds := taskUses(ctx, t, clients, nameOf("task"), hold)
+	all = append(append(all, job), tasks...)
 	for i, u := range all {
 		all[i].once = func(call context.Context) error {
 			call, done := context.WithCancel(call)
@@ -52,8 +54,40 @@ func turnUses(t *testing.T, clients []*redlatch.Client, nameOf func(kind string)
 	}
 	return all, func() {
 		cancel()
-		stopped()
+		jobsEnd()
+		workEnds()
 	}
+}
+
+// taskUses has each client submit tasks of a group of its own, which both work on, and get their results. A task is done once.
+func taskUses(ctx context.Context, t *testing.T, clients []*redlatch.Client, name string, hold func(kind string)) (all []use, stopped func()) {
+	t.Helper()
+	double := rexecutor.NewTask[string, string]("double")
+	var workers sync.WaitGroup
+	var done sync.Map // by what was submitted
+	for i, c := range clients {
+		ex, n := rexecutor.New(c, name), 0
+		require.NoError(t, double.Handle(ex, func(_ context.Context, c rexecutor.Call[string]) (string, error) {
+			hold("task")
+			_, twice := done.LoadOrStore(c.Args, true)
+			return fmt.Sprint(c.Args, c.Args, " ", twice), nil
+		}))
+		workers.Go(func() { assert.NoError(t, ex.Work(ctx, rexecutor.WithConcurrency(len(clients)))) })
+		all = append(all, use{"task", func(ctx context.Context) error {
+			n++
+			value := fmt.Sprint(i, "-", n)
+			f, err := double.Submit(ctx, ex, value, rexecutor.WithID(value), rexecutor.WithGroup(fmt.Sprint(i)), rexecutor.WithPriority(i))
+			if err != nil {
+				return err
+			}
+			got, err := f.Get(ctx)
+			if err == nil && got != value+value+" false" {
+				err = fmt.Errorf("%q of %q", got, value)
+			}
+			return err
+		}})
+	}
+	return all, workers.Wait
 }
 
 // onceUses has each client ask for the value of one key after another. No function runs twice for a key, unless nobody knows whether its

@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
@@ -259,6 +260,11 @@ func guests(lease time.Duration) []guest {
 			err = errors.New("the job did not run")
 		}
 		return err
+	}}, guest{name: "task", enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+		t.Helper()
+		return enterTask(t, c, name, lease)
+	}, wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+		return getNextOfGroup(ctx, c, name, lease)
 	}})
 }
 
@@ -363,6 +369,68 @@ func enterScheduler(t *testing.T, c *redlatch.Client, name string, lease time.Du
 	}
 }
 
+// workOn has a client work on the tasks of an executor, until ctx is done.
+func workOn(ctx context.Context, c *redlatch.Client, name string, visibility time.Duration, handle func(context.Context) (string, error)) (ex *rexecutor.Executor, stopped <-chan error) {
+	ended := make(chan error, 1)
+	ex = rexecutor.New(c, name, rexecutor.WithVisibility(visibility))
+	err := guestTask.Handle(ex, func(ctx context.Context, _ rexecutor.Call[string]) (string, error) { return handle(ctx) })
+	go func() { ended <- errors.Join(err, ex.Work(ctx)) }()
+	return ex, ended
+}
+
+// guestTask is a task that holds the place of its group.
+var (
+	guestTask = rexecutor.NewTask[string, string]("guest", rexecutor.WithMaxAttempts(0), rexecutor.WithPriority(1))
+	inGroup   = rexecutor.WithGroup("g")
+)
+
+// enterTask has a worker work on a task, and have the place of its group, until the release.
+func enterTask(t *testing.T, c *redlatch.Client, name string, visibility time.Duration) (alive func() error, release func(ctx context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	running, finish := make(chan context.Context, 9), make(chan struct{})
+	ex, stopped := workOn(ctx, c, name, visibility, func(ctx context.Context) (string, error) {
+		running <- ctx
+		select {
+		case <-finish:
+		case <-ctx.Done():
+		}
+		return "first", nil
+	})
+	f, err := guestTask.Submit(t.Context(), ex, "", inGroup)
+	require.NoError(t, err)
+	handling := <-running
+	return func() error { return ended(handling) }, func(ctx context.Context) error {
+		stop()
+		close(finish)
+		err := <-stopped
+		if len(running) > 0 {
+			err = errors.Join(err, errors.New("the holder ran another task of the group, or its own again"))
+		}
+		got, failed := f.Get(ctx)
+		if failed == nil && got != "first" {
+			failed = fmt.Errorf("the result is %q", got)
+		}
+		return errors.Join(err, failed)
+	}
+}
+
+// getNextOfGroup submits a task of the group, works on it when the group has a place, and gets its result.
+func getNextOfGroup(ctx context.Context, c *redlatch.Client, name string, visibility time.Duration) error {
+	working, stop := context.WithCancel(ctx)
+	ex, stopped := workOn(working, c, name, visibility, func(context.Context) (string, error) { return "next", nil })
+	f, err := guestTask.Submit(ctx, ex, "", inGroup)
+	var got string
+	if err == nil {
+		got, err = f.Get(ctx)
+	}
+	if err == nil && got != "next" {
+		err = fmt.Errorf("the result is %q", got)
+	}
+	stop()
+	return errors.Join(err, <-stopped)
+}
+
 // ended returns why a context has ended; nil if it has not. Err looks at the clock, which Cause does not.
 func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
@@ -408,6 +476,9 @@ func (g guest) begin(t *testing.T, c *redlatch.Client, name string) <-chan error
 func channels(all []heldGuest) (n int) {
 	for _, h := range all {
 		if !h.polls {
+			n++
+		}
+		if h.name == "task" { // of the end of a task another one tells
 			n++
 		}
 	}
