@@ -274,20 +274,21 @@ func (h *taskHistory) judge(t *testing.T) {
 	t.Helper()
 	all, runs := h.told(t)
 	got, again := map[string]bool{}, 0
-	live := map[*run]bool{} // those that certainly have their claims
+	live, faulted := map[*run]bool{}, map[string]bool{} // those that certainly have their claims, which a process has not that is harmed
 	for _, l := range all {
 		r := runOf(runs[l.id], l.token)
 		switch l.what {
 		case "got":
 			got[l.id] = true
 		case "faults":
+			faulted[l.process] = true
 			maps.DeleteFunc(live, func(r *run, _ bool) bool { return r.process == l.process })
 		case "begins":
 			if first := r == runs[l.id][0]; !first {
 				again++
 			}
 			h.mayBegin(t, l, runs[l.id], got[l.id])
-			if r.over != "loses" {
+			if r.over != "loses" && !faulted[l.process] {
 				live[r] = true
 			}
 			inside := 0

@@ -323,7 +323,7 @@ func (l *claimer) claim(terms Terms, want int) {
 	for _, m := range a.dead {
 		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
 	}
-	wanted := l.assign(a.claims, terms, asked)
+	wanted := l.assign(a, terms, asked)
 	again := a.left == more || len(a.claims) == want || (a.left == limited || terms.Tasks != nil) && l.limit(terms)
 	switch {
 	case a.look != nowhere && !again:
@@ -467,16 +467,20 @@ func (l *claimer) handOver() {
 	_, _ = c.core.Run(ctx, func() *script.Call { return c.keys.leave(c.core.ID, l.works.Load()) }, ask) // as said above
 }
 
-// assign hands claims to the demands with these terms, in their order, and returns how many messages are wanted after it.
-func (l *claimer) assign(claims []Claimed, terms Terms, asked time.Duration) int {
+// assign hands what was claimed to the demands with these terms, in their order, and returns how many messages are wanted after it.
+func (l *claimer) assign(a answer, terms Terms, asked time.Duration) int {
 	type parcel struct {
 		to     *demand
 		claims []Claimed
 	}
 	var parcels []parcel
+	claims := a.claims
 	l.mu.Lock()
 	again := l.failing > 0
 	l.failing, l.standby = 0, unlisted
+	if a.look != nowhere {
+		l.standby = listed
+	}
 	left := l.demands[:0:0]
 	for _, d := range l.demands {
 		d.asked++

@@ -234,7 +234,7 @@ func (c *consumer) serve(m *Message, place **int) {
 }
 
 // leavePlace has the next message begin while the end of this one is on the way, as long as no more are claimed than handlers and ahead of
-// them: ends are cheaper together.
+// them: so more ends are sent in a call.
 func (c *consumer) leavePlace(place **int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ local function terms_of(body, from) return string.match(string.match(body, '^[^\
 -- order sees to the first message of each of some groups: adds says how many have come into each.
 local function order(queue, names, adds, now)
   local due, groups, places = queue.due, queue.groups, queue.places
-  local members, firsts, waits, moved, more, less, notes, earliest = {}, {}, {}, {}, {}, {}, {}, nil
+  local members, firsts, waits, moved, waits_on, waits_off, notes, earliest = {}, {}, {}, {}, {}, {}, {}, nil
   for _, group in ipairs(names) do
     local head, after = group .. '\0', group .. '\1'
     local waiting = redis.call('zrangebylex', groups, '[q' .. head, '(q' .. after, 'limit', 0, 1 + math.max(adds[group], 1))
@@ -24,7 +24,7 @@ local function order(queue, names, adds, now)
       members[#members + 1] = string.sub(waiting[i], #head + 18)
       if i == 1 then firsts[#members] = group end
     end
-    if #waiting == 0 then less[#less + 1] = 'w' .. group end
+    if #waiting == 0 then waits_off[#waits_off + 1] = 'w' .. group end
   end
   local stand = #members > 0 and redis.call('zmscore', due, unpack(members)) or {}
   local terms = #members > 0 and redis.call('hmget', places, unpack(members)) or {}
@@ -41,21 +41,21 @@ local function order(queue, names, adds, now)
       end
     end
     if group and (waits[group] > 1 and adds[group] > 0 or not may) then
-      more[#more + 1], more[#more + 2] = 0, 'w' .. group
+      waits_on[#waits_on + 1], waits_on[#waits_on + 2] = 0, 'w' .. group
     elseif group and waits[group] < 2 then
-      less[#less + 1] = 'w' .. group
+      waits_off[#waits_off + 1] = 'w' .. group
     end
   end
   if #moved > 0 then redis.call('zadd', due, unpack(moved)) end
-  if #more > 0 then redis.call('zadd', groups, unpack(more)) end
-  if #less > 0 then redis.call('zrem', groups, unpack(less)) end
+  if #waits_on > 0 then redis.call('zadd', groups, unpack(waits_on)) end
+  if #waits_off > 0 then redis.call('zrem', groups, unpack(waits_off)) end
   if now then wake_each(queue, notes, now) end
   return earliest
 end
 
 local function arrange(queue, members, now, fresh)
   local due, flight, groups, places = queue.due, queue.flight, queue.groups, queue.places
-  local grouped, names, adds, gone, there, lost, noted = {}, {}, {}, {}, {}, {}, {}
+  local grouped, names, adds, dropped, added, lost, noted = {}, {}, {}, {}, {}, {}, {}
   for _, member in ipairs(members) do
     if is_grouped(member) then grouped[#grouped + 1] = member end
   end
@@ -73,19 +73,19 @@ local function arrange(queue, members, now, fresh)
       if waits and skips == 's' then place = due_at(stands) end
       local stamp = place and string.format('%016.0f', tonumber(place)) or old
       local waiting, running = 'q' .. group .. '\0', 'r' .. group .. '\0' .. member
-      if old and (not waits or old ~= stamp) then gone[#gone + 1] = waiting .. old .. member end
-      if flies then there[#there + 1], there[#there + 2] = 0, running else gone[#gone + 1] = running end
+      if old and (not waits or old ~= stamp) then dropped[#dropped + 1] = waiting .. old .. member end
+      if flies then added[#added + 1], added[#added + 2] = 0, running else dropped[#dropped + 1] = running end
       if not waits and not flies then lost[#lost + 1] = member end
       if (waits or flies) and (new or stamp ~= old) then noted[#noted + 1], noted[#noted + 2] = member, stamp .. terms end
-      if waits then there[#there + 1], there[#there + 2] = 0, waiting .. stamp .. member end
+      if waits then added[#added + 1], added[#added + 2] = 0, waiting .. stamp .. member end
       if not flies or limit ~= '1' then
         if not adds[group] then names[#names + 1], adds[group] = group, 0 end
         if waits then adds[group] = adds[group] + 1 end
       end
     end
   end
-  if #gone > 0 then redis.call('zrem', groups, unpack(gone)) end
-  if #there > 0 then redis.call('zadd', groups, unpack(there)) end
+  if #dropped > 0 then redis.call('zrem', groups, unpack(dropped)) end
+  if #added > 0 then redis.call('zadd', groups, unpack(added)) end
   if #lost > 0 then redis.call('hdel', places, unpack(lost)) end
   if #noted > 0 then redis.call('hset', places, unpack(noted)) end
   return order(queue, names, adds, now)

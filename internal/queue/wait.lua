@@ -39,7 +39,7 @@ end
 local queue = {meta = meta, due = due, waiters = waiters, channel = channel}
 if counts and (not at or alarm == client) then
   -- It looks in by itself for what is due from then on: of two who notify each other there would be no end.
-  redis.call('hdel', meta, 'alarm')
+  redis.call('hdel', meta, 'alarm', 'w:' .. client) -- nor is it notified itself: what it works on is noted below
   pass_on(queue, {}, counts, now, at and (at > tonumber(paused or 0) and at or 0))
 end
 return rest(queue, client, listens, later, at, now, counts, limited)
