@@ -27,7 +27,8 @@ import (
 // bad options or a nil handler, redlatch.ErrWrongType for data of another type, and [ErrLayout]. It logs any other
 // error, such as an outage of Redis, and goes on.
 //
-// If it returns an error of [Reject], the message becomes a dead letter although attempts are left; one of [Snooze] puts the message off.
+// If it returns an error of [Reject], the message becomes a dead letter although attempts are left; one of [Snooze] puts the message off. An
+// error after its context has ended with [ErrStopped] is no attempt: the message is due again at once.
 // [Use] wraps handle.
 //
 // It claims only as many messages as it has free handlers, apart from [WithPrefetch].

@@ -385,3 +385,35 @@ func TestHandlersDoNotWaitForTheEndsOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// F8: a deployment must not use up the attempts of what takes long.
+func TestStoppedHandlerHasMadeNoAttempt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  func(ctx context.Context) error
+		left rdelayedqueue.Stats
+	}{
+		"the context's error": {context.Cause, rdelayedqueue.Stats{Ready: 1}},
+		"another error":       {func(context.Context) error { return errors.New("cut off") }, rdelayedqueue.Stats{Ready: 1}},
+		"rejection":           {func(context.Context) error { return rdelayedqueue.Reject(errors.New("no")) }, rdelayedqueue.Stats{Dead: 1}},
+		"done":                {func(context.Context) error { return nil }, rdelayedqueue.Stats{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				q := jobs(b.Peer(t), rdelayedqueue.WithMaxAttempts(1))
+				offer(t, q, "a", 0)
+				stop := consume(t, q, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+					<-ctx.Done()
+					return tc.err(ctx)
+				}, rdelayedqueue.WithStopGrace(time.Second))
+				synctest.Wait()
+				require.NoError(t, stop())
+				left := stats(t, q)
+				left.Oldest = 0
+				require.Equal(t, tc.left, left)
+				if left.Ready > 0 {
+					assert.Equal(t, 1, take(t, q).Attempt)
+				}
+			})
+		})
+	}
+}

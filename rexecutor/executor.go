@@ -157,7 +157,8 @@ type TaskStats struct {
 	Name string
 	// InFlight and Dead are counted among the 10,000 newest of the executor.
 	Delayed, Ready, InFlight, Dead int
-	// Unseen is for how long no worker that handles the task has been there; negative if none ever was.
+	// Unseen is the time since the last sign of life of a worker that handles the task, which each gives every 10 s; negative if none ever
+	// did.
 	Unseen time.Duration
 	// Orphaned reports whether tasks of the name wait, and no worker that handles them has been there for 25 s.
 	Orphaned bool

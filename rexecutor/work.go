@@ -53,7 +53,7 @@ type handling struct {
 
 // Handle registers the handler of a task. It does no I/O: [Executor.Work] claims tasks from then on. If the handler returns an error, panics or
 // takes longer than [WithTimeout], the attempt has failed: the task is due again after the pause of [WithBackoff], or has failed for good after the last of
-// [WithMaxAttempts]. With an error of [Reject] it has failed for good at once, and one of [Snooze] puts it off. The context ends when the task is
+// [WithMaxAttempts]. With an error of [Reject] it has failed for good at once, and one of [Snooze] puts it off. The context ends after [WithTimeout] ([ErrTimeout]), when the task is
 // cancelled ([ErrCancelled]), when its claim is lost ([ErrLost]), when the client closes, or when the grace of a Work that ends is over
 // ([ErrStopped]).
 //
@@ -102,8 +102,8 @@ func Reject(err error) error { return queue.Rejection(err) }
 func Snooze(d time.Duration) error { return queue.Postponement(d) }
 
 // Work claims tasks that have handlers here, and runs the handlers, until ctx is done. Then it begins nothing more, gives back what it has not begun, waits for running
-// handlers, ends their contexts after [WithStopGrace] with [ErrStopped], and returns nil. It waits for a handler that ignores its context. The
-// handlers' contexts have the values of ctx.
+// handlers, ends their contexts after [WithStopGrace] with [ErrStopped], and returns nil. It waits for a handler that ignores its context. One that
+// then returns an error has made no attempt: its task is due again at once. The handlers' contexts have the values of ctx.
 //
 // It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for bad options and without a handler, redlatch.ErrWrongType for
 // data of another type, and [ErrLayout]. It logs any other error, such as an outage of Redis, and goes on. Handlers that are registered later

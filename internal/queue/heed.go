@@ -49,6 +49,8 @@ func (m *Message) Heed(ctx context.Context, err error) error {
 		return errs.ErrTimeout // the attempt has failed
 	case errors.As(err, &p):
 		return m.Snooze(ctx, p.delay)
+	case errors.Is(context.Cause(ctx), ErrStopped):
+		return m.Snooze(ctx, 0) // a deployment is no attempt
 	}
 	return err
 }
