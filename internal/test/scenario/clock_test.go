@@ -97,6 +97,10 @@ func TestServerThatStepsBackEndsNothing(t *testing.T) {
 			s.clock.Set(-back)
 			stayHeld(t, all, 2*clockLease)
 			for _, h := range all {
+				if h.name == "task" { // the one that waits became due by the clock that has stepped back
+					require.NoError(t, h.release(t.Context()), h.name)
+					continue
+				}
 				h.handOver(t)
 			}
 			s.timely(t)
