@@ -104,6 +104,8 @@ type Entry struct {
 	DueAt time.Time
 	// Error is the text of the last attempt that failed, or why the task is dead.
 	Error string
+	// History has its last five attempts that failed, or whose claims ran out, the newest first.
+	History []rdelayedqueue.Attempt
 }
 
 // All returns the tasks of a state, sorted by DueAt, those of higher priority first. [Done] is redlatch.ErrInvalid: what has ended is not listed. Tasks that change their state
@@ -138,10 +140,14 @@ func (ex *Executor) All(ctx context.Context, s State) iter.Seq2[Entry, error] {
 const pageSize = 100
 
 func entryOf(e queue.Entry) Entry {
-	return Entry{
+	entry := Entry{
 		ID: e.ID, Task: e.Task, Args: e.Payload, Headers: e.Headers, Group: e.Group, Priority: e.Priority, State: State(e.State),
 		Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
 	}
+	for _, a := range e.History {
+		entry.History = append(entry.History, rdelayedqueue.Attempt(a))
+	}
+	return entry
 }
 
 // Stats are the numbers of an executor's tasks, as of [rdelayedqueue.Stats].

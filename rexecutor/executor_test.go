@@ -699,3 +699,47 @@ func TestResultThatIsToldCostsNoCall(t *testing.T) {
 		assert.Equal(t, 1, get(late))
 	})
 }
+
+func TestFuturesOfAClientAreLookedAtTogether(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		ex := executor(p)
+		ctx, stop := context.WithCancel(t.Context())
+		var waits sync.WaitGroup
+		for range 950 {
+			f := submit(t, ex, args{})
+			waits.Go(func() {
+				_, err := f.Get(ctx)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		time.Sleep(2700 * time.Millisecond)
+		synctest.Wait()
+		scripts, trips := p.Scripts(), p.Trips()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.InDelta(t, 3*10, p.Scripts()-scripts, 10, "a call for each 100 and second")
+		assert.LessOrEqual(t, p.Trips()-trips, 3*5, "round trips")
+		stop()
+		waits.Wait()
+	})
+}
+
+func TestAllHasTheAttempts(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		ex := executor(p)
+		require.NoError(t, greet.Handle(ex, func(context.Context, rexecutor.Call[args]) (answer, error) { return answer{}, errors.New("no") }))
+		submit(t, ex, args{})
+		work(t, ex)
+		time.Sleep(time.Hour)
+		for e, err := range ex.All(t.Context(), rexecutor.Dead) {
+			require.NoError(t, err)
+			require.Len(t, e.History, 2)
+			assert.Equal(t, "no", e.History[0].Err)
+			assert.Equal(t, p.ID(), e.History[0].Where)
+			return
+		}
+		require.Fail(t, "no task is dead")
+	})
+}

@@ -321,9 +321,15 @@ func (f *futures) run() {
 			return
 		}
 		idle = all && len(ids) == 0
-		for len(ids) > 0 {
-			ids = ids[f.lookAt(ids[:min(len(ids), lookPart)]):]
+		var parts sync.WaitGroup // they go out together
+		for part := range slices.Chunk(ids, lookPart) {
+			parts.Go(func() {
+				for len(part) > 0 {
+					part = part[f.lookAt(part):]
+				}
+			})
 		}
+		parts.Wait()
 	}
 }
 
