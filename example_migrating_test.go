@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/rexecutor"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -87,6 +88,39 @@ func welcomeAda(ctx context.Context, client *redlatch.Client, sendMail func(ctx 
 		return err
 	}
 	return ex.Work(ctx, rexecutor.WithConcurrency(16)) // until ctx ends
+}
+
+// end snippet
+
+// A report runs each second in one of all processes, as docs/migrating.md shows it beside gocron.
+func Example_migratingSchedule() {
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	report := func(context.Context) error {
+		fmt.Println("report")
+		stop() // this example ends; a service would go on
+		return nil
+	}
+	if err := reportEachSecond(ctx, client, report); err != nil {
+		log.Fatal(err)
+	}
+	// Output: report
+}
+
+// snippet: reportEachSecond
+func reportEachSecond(ctx context.Context, client *redlatch.Client, report func(ctx context.Context) error) error {
+	s := client.GetScheduler("reports")
+	err := s.Register("report", rscheduler.MustCron("* * * * * *"), func(ctx context.Context, _ rscheduler.Run) error {
+		return report(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx) // until ctx ends
 }
 
 // end snippet

@@ -12,6 +12,7 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/go-co-op/gocron/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
@@ -96,5 +97,23 @@ func Asynq(ctx context.Context, rdb asynq.RedisConnOpt, sendMail func(ctx contex
 	<-ctx.Done()
 	server.Shutdown()
 	return nil
+	// end snippet
+}
+
+// Gocron runs a report each second with gocron, in one of the processes that share the locker, until ctx ends.
+func Gocron(ctx context.Context, locker gocron.Locker, report func(ctx context.Context) error) error {
+	// snippet: gocron
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+	if err != nil {
+		return err
+	}
+	_, err = s.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(report), gocron.WithName("report"),
+		gocron.WithSingletonMode(gocron.LimitModeReschedule))
+	if err != nil {
+		return err
+	}
+	s.Start()
+	<-ctx.Done()
+	return s.Shutdown()
 	// end snippet
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-co-op/gocron/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -55,6 +56,25 @@ func TestAsynqSendsTheMail(t *testing.T) {
 		return nil
 	}))
 	assert.Equal(t, []string{"ada@example.com"}, sent)
+}
+
+// alone is a locker of a scheduler that has no other beside it.
+type alone struct{}
+
+func (alone) Lock(context.Context, string) (gocron.Lock, error) { return alone{}, nil }
+
+func (alone) Unlock(context.Context) error { return nil }
+
+func TestGocronReports(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	reports := 0
+	require.NoError(t, migrate.Gocron(ctx, alone{}, func(context.Context) error {
+		reports++
+		stop()
+		return nil
+	}))
+	assert.Equal(t, 1, reports)
 }
 
 // startRedis starts a server on a free port and returns its address.
