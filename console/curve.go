@@ -25,14 +25,15 @@ type hourChart struct {
 // hourBars are bars of one kind.
 type hourBars struct{ What, Shape string }
 
-// hourOf returns charts of a queue, or of an executor.
-func hourOf(kind string, minutes []rdelayedqueue.Minute) []hourChart {
+// hourOf returns charts of a queue, or of an executor, in which a message has been due for oldest.
+func hourOf(kind string, minutes []rdelayedqueue.Minute, oldest time.Duration) []hourChart {
 	var offered, done, failed, dead, late []float64
 	var sum rdelayedqueue.Minute
-	for _, m := range minutes {
+	for i, m := range minutes {
 		offered, done = append(offered, float64(m.Offered)), append(done, float64(m.Done))
 		failed, dead = append(failed, float64(m.Failed)), append(dead, float64(m.Dead))
-		late = append(late, m.Lateness.Seconds())
+		waited := oldest - time.Duration(len(minutes)-1-i)*time.Minute // at the end of this minute
+		late = append(late, max(m.Lateness, waited).Seconds())
 		sum.Offered, sum.Done, sum.Failed, sum.Dead = sum.Offered+m.Offered, sum.Done+m.Done, sum.Failed+m.Failed, sum.Dead+m.Dead
 		sum.Lateness = max(sum.Lateness, m.Lateness)
 	}
@@ -45,8 +46,18 @@ func hourOf(kind string, minutes []rdelayedqueue.Minute) []hourChart {
 			inspect.N(sum.Failed, "attempt", "attempts") + " failed, " + counted(kind, sum.Dead) + " became dead",
 			[]hourBars{{"failed", barsOf(failed, most(failed, dead))}, {"dead", barsOf(dead, most(failed, dead))}},
 		},
-		{"claimed up to " + sum.Lateness.Round(time.Millisecond).String() + " late", []hourBars{{"late", barsOf(late, most(late))}}},
+		{
+			"claimed up to " + sum.Lateness.Round(time.Millisecond).String() + " late" + waits(oldest),
+			[]hourBars{{"late", barsOf(late, most(late))}},
+		},
 	}
+}
+
+func waits(oldest time.Duration) string {
+	if oldest < time.Second {
+		return ""
+	}
+	return ", and one has waited for " + round(oldest).String()
 }
 
 // most returns the greatest of some values, and 0 for none.

@@ -109,7 +109,7 @@ func (h *handler) queue(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Hour = hourOf(p.Kind, minutes)
+	p.Hour = hourOf(p.Kind, minutes, p.Stats.Oldest)
 	for i, n := range []int{p.Stats.Delayed, p.Stats.Ready, p.Stats.InFlight, p.Stats.Dead} {
 		state := inspect.StateName(inspect.States()[i])
 		p.Tabs = append(p.Tabs, tab{state, queueAddress(of, "state", state), n})

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	lagMost   = 30 * time.Second // a queue whose first message has been due for longer lags
-	wrongMost = 20               // things that are listed
+	wrongMost = 20 // things that are listed
 )
 
 // trouble is something that is wrong with an object.
@@ -55,7 +54,7 @@ func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
 	switch {
 	case s.Ready > 0 && s.Paused:
 		add(attention, "paused", "ready", due)
-	case s.Ready > 0 && s.Oldest >= lagMost:
+	case s.Ready > 0 && s.Oldest >= inspect.Lags:
 		add(bad, "lags", "ready", due)
 	}
 	if s.Dead > 0 {

@@ -125,9 +125,9 @@ func (d *doctor) queue(q queueLook) {
 		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
 	}
 	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(queue) + flags }
-	if q.Oldest > longWait && !q.Paused {
+	if q.Oldest > inspect.Lags && !q.Paused {
 		f.Level = bad
-		f.Found += fmt.Sprintf("; the next one has been due for %v", q.Oldest.Round(time.Second))
+		f.Found += fmt.Sprintf("; one has been due for %v", q.Oldest.Round(time.Second))
 		add("More becomes due than is handled, or nobody handles it.", command("stats", "")+`, and docs/operations.md, "A queue grows".`)
 	}
 	if q.Dead > 0 {

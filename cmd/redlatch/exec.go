@@ -206,7 +206,7 @@ func (a *app) execCancel() *cobra.Command {
 			if !ok {
 				return &exit{exitFailed, fmt.Errorf("there is no task %q", args[1])}
 			}
-			return a.changed(1)
+			return a.changed(1, "task", "tasks")
 		}),
 	}
 	yesFlag(cmd, &yes)

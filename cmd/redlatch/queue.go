@@ -52,8 +52,8 @@ func (a *app) queueStats() *cobra.Command {
 		Use: "stats NAME", Aliases: []string{"info"}, Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
 		Long: `How many messages are in each state. "being retried" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error, or whose claim ran out; other delayed ones are meant for later. After how many attempts a
-message is dead is a setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
-been due, "oldest" in JSON. "group waits" is of how many groups a message waits for another one; "priority 9" and the like are the
+message is dead is a setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is for how long the message has been
+due that has been due longest, "oldest" in JSON. "group waits" is of how many groups a message waits for another one; "priority 9" and the like are the
 messages with that priority that are delayed or ready.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			s, err := a.stats(ctx, q, args[0])
@@ -338,7 +338,7 @@ have failed, and are those that --attempts and --error name. "get --json --paylo
 				return err
 			}
 			n, err := cancelFailed(ctx, q, attempts, text)
-			return errors.Join(a.changed(n), err)
+			return errors.Join(a.changed(n, "message", "messages"), err)
 		}),
 	}
 	yesFlag(cmd, &yes)
@@ -355,7 +355,7 @@ func (a *app) cancelOne(ctx context.Context, q *jobs, id string) error {
 	if !ok {
 		return &exit{exitFailed, fmt.Errorf("there is no message %q", id)}
 	}
-	return a.changed(1)
+	return a.changed(1, "message", "messages")
 }
 
 // cancelFailed deletes messages that wait for another attempt.
@@ -391,7 +391,7 @@ func (a *app) queueRedrive() *cobra.Command {
 				if n == 0 && err == nil && !a.json {
 					_, err = fmt.Fprintln(a.err, "There is no dead letter. Messages that failed and have attempts left are delivered again by themselves.")
 				}
-				return errors.Join(a.changed(n), err)
+				return errors.Join(a.changed(n, "message", "messages"), err)
 			}
 			ok, err := q.Redrive(ctx, args[1])
 			switch {
@@ -400,7 +400,7 @@ func (a *app) queueRedrive() *cobra.Command {
 			case !ok:
 				return &exit{exitFailed, fmt.Errorf("%q is no dead letter", args[1])}
 			}
-			return a.changed(1)
+			return a.changed(1, "message", "messages")
 		}),
 	}
 }
@@ -421,7 +421,7 @@ func (a *app) queuePurge() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.changed(n)
+			return a.changed(n, "message", "messages")
 		}),
 	}
 	yesFlag(cmd, &yes)
@@ -430,11 +430,11 @@ func (a *app) queuePurge() *cobra.Command {
 }
 
 // changed says how many messages were changed.
-func (a *app) changed(n int) error {
+func (a *app) changed(n int, one, many string) error {
 	if a.json {
-		return a.print(struct{ Messages int }{n}, nil)
+		return a.print(map[string]int{strings.ToUpper(many[:1]) + many[1:]: n}, nil)
 	}
-	_, err := fmt.Fprintln(a.out, inspect.N(n, "message", "messages"))
+	_, err := fmt.Fprintln(a.out, inspect.N(n, one, many))
 	return err
 }
 

@@ -30,7 +30,7 @@ func (a *app) top() *cobra.Command {
 		Long: fmt.Sprintf(`A live screen of what is held, waited for and queued, of %d objects at the most.
 
 FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue or an
-executor it is for how long the message has been due that is delivered next.
+executor it is for how long the message has been due that has been due longest.
 
 Keys: w sorts by how many wait, h by how long it is held, n by name, l by how far queues lag; / filters by a pattern; the
 arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, q quits.`, mostListed, askMost),

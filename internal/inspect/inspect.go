@@ -369,6 +369,9 @@ func Waiting(n int) string {
 	return N(n, "client waits", "clients wait")
 }
 
+// Lags is for how long a message has been due when its queue is said to lag.
+const Lags = 30 * time.Second
+
 // Counts says in a few words how a queue is.
 func Counts(s rdelayedqueue.Stats) string {
 	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", s.Delayed, s.Ready, s.InFlight, s.Dead)

@@ -75,12 +75,13 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 				}
 			}
 			requireWoken(t, lag, took)
-			most := 2 // so many may ask just before their message comes
+			most, changes := 2, 1 // so many may ask just before their message comes
 			if lag.Worst() > 20*time.Millisecond {
-				most = len(took) / 2
+				most, changes = len(took)/2, 2 // on a busy machine Sentinel may take a slow master for a dead one
 			}
 			assert.LessOrEqual(t, len(asked), most, "no message woke those who waited for %v", asked)
-			assert.Len(t, failedOver, 1)
+			assert.NotEmpty(t, failedOver)
+			assert.LessOrEqual(t, len(failedOver), changes)
 		})
 	}
 }
