@@ -253,7 +253,7 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 		},
 		{
 			queueLook{Stats: stats{Ready: 9, Oldest: time.Hour}},
-			bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; the next one has been due for 1h0m0s",
+			bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; one has been due for 1h0m0s",
 			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
 		},
 	} {
