@@ -3,12 +3,15 @@ package rexecutor_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -50,7 +53,9 @@ func TestTimeoutFailsTheAttempt(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, rexecutor.Delayed, st.State)
 				assert.Equal(t, 1, st.Attempt)
-				got, err := f.Get(t.Context())
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				got, err := f.Get(ctx)
 				if c.returns == nil {
 					require.NoError(t, err)
 					assert.Equal(t, answer{"in time"}, got)
@@ -63,4 +68,113 @@ func TestTimeoutFailsTheAttempt(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCodecIsThatOfTheExecutor(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		worker, caller := executor(b.Peer(t), rexecutor.WithCodec(codec.JSON{})), executor(b.Peer(t), rexecutor.WithCodec(codec.JSON{}))
+		f := submit(t, caller, args{Name: "Ada", N: 1})
+		for e, err := range caller.All(t.Context(), rexecutor.Ready) {
+			require.NoError(t, err)
+			assert.Equal(t, `{"Name":"Ada","N":1}`, string(e.Args))
+		}
+		require.NoError(t, greet.Handle(worker, hello))
+		work(t, worker)
+		got, err := f.Get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, answer{"hello Ada"}, got)
+		_, err = greet.Future(executor(b.Peer(t)), f.ID()).Get(t.Context())
+		require.ErrorIs(t, err, codec.ErrDecode, "the result is JSON")
+		require.ErrorContains(t, err, "the result cannot be decoded")
+	})
+}
+
+func TestGroupSkipHasOthersPassARetry(t *testing.T) {
+	for what, c := range map[string]struct {
+		opts  []rexecutor.Option
+		order []string
+	}{
+		"without": {nil, []string{"first 1", "first 2", "second 1"}},
+		"with":    {[]rexecutor.Option{rexecutor.WithGroupSkip()}, []string{"first 1", "second 1", "first 2"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				ex := executor(b.Peer(t), c.opts...)
+				begun := make(chan string, 3)
+				require.NoError(t, greet.Handle(ex, func(_ context.Context, c rexecutor.Call[args]) (answer, error) {
+					begun <- fmt.Sprint(c.Args.Name, " ", c.Attempt)
+					if c.Args.Name == "first" && c.Attempt == 1 {
+						return answer{}, errors.New("again")
+					}
+					return answer{}, nil
+				}))
+				first := submit(t, ex, args{Name: "first"}, rexecutor.WithGroup("ann"))
+				second := submit(t, ex, args{Name: "second"}, rexecutor.WithGroup("ann"))
+				work(t, ex, rexecutor.WithConcurrency(4))
+				for _, f := range []*rexecutor.Future[answer]{first, second} {
+					_, err := f.Get(t.Context())
+					require.NoError(t, err)
+				}
+				assert.Equal(t, c.order, []string{<-begun, <-begun, <-begun})
+			})
+		})
+	}
+}
+
+func TestHandlersHaveTheHeaders(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex, headers := executor(b.Peer(t)), map[string]string{"tenant": "ann", "trace": "T5 \n g1:x"}
+		seen := make(chan map[string]string, 3)
+		require.NoError(t, greet.Handle(ex, func(_ context.Context, c rexecutor.Call[args]) (answer, error) {
+			if seen <- c.Headers; c.Attempt == 1 && c.Args.Name == "again" {
+				return answer{}, errors.New("again")
+			}
+			return answer{}, nil
+		}))
+		work(t, ex)
+		_, err := submit(t, ex, args{Name: "again"}, rexecutor.WithHeaders(headers)).Get(t.Context())
+		require.NoError(t, err)
+		_, err = submit(t, ex, args{}).Get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, headers, <-seen)
+		assert.Equal(t, headers, <-seen, "the second attempt")
+		assert.Empty(t, <-seen, "the other task")
+	})
+}
+
+func TestResultsAndArgumentsThatCannotPassFailForGood(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex := executor(b.Peer(t))
+		closed := rexecutor.NewTask[args, chan int]("closed")
+		require.NoError(t, greet.Handle(ex, func(_ context.Context, c rexecutor.Call[args]) (answer, error) {
+			return answer{strings.Repeat("x", c.Args.N)}, nil
+		}))
+		require.NoError(t, closed.Handle(ex, func(context.Context, rexecutor.Call[args]) (chan int, error) { return make(chan int), nil }))
+		work(t, ex)
+		fails := func(err error, text string) {
+			t.Helper()
+			var failed *rexecutor.TaskError
+			require.ErrorAs(t, err, &failed)
+			assert.Contains(t, failed.Text, text)
+			assert.Equal(t, 1, failed.Attempts, "it is not tried again")
+		}
+		_, err := submit(t, ex, args{N: 1 << 20}).Get(t.Context())
+		fails(err, "the result has 1048587 bytes, more than 1048576")
+		got, err := submit(t, ex, args{N: 1<<20 - 11}).Get(t.Context())
+		require.NoError(t, err, "just 1 MiB")
+		assert.Len(t, got.Text, 1<<20-11)
+
+		c, err := closed.Submit(t.Context(), ex, args{})
+		require.NoError(t, err)
+		_, err = c.Get(t.Context())
+		fails(err, "the result cannot be encoded: ")
+		assert.ErrorContains(t, err, "chan int")
+
+		text, err := rexecutor.NewTask[string, answer](greet.Name()).Submit(t.Context(), ex, "no struct")
+		require.NoError(t, err)
+		_, err = text.Get(t.Context())
+		fails(err, "the arguments cannot be decoded: ")
+		assert.ErrorContains(t, err, "args")
+		assert.NotContains(t, err.Error(), "no struct")
+	})
 }
