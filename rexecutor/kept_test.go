@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/test/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
 
@@ -177,4 +179,136 @@ func TestResultsAndArgumentsThatCannotPassFailForGood(t *testing.T) {
 		assert.ErrorContains(t, err, "args")
 		assert.NotContains(t, err.Error(), "no struct")
 	})
+}
+
+func TestSeriesCountsTasks(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex, snoozed := executor(b.Peer(t)), false
+		require.NoError(t, greet.Handle(ex, func(_ context.Context, c rexecutor.Call[args]) (answer, error) {
+			switch c.Args.Name {
+			case "fails":
+				return answer{}, errors.New("again")
+			case "rejects":
+				return answer{}, rexecutor.Reject(errors.New("no"))
+			case "snoozes":
+				if snoozed = !snoozed; snoozed {
+					return answer{}, rexecutor.Snooze(time.Second)
+				}
+			}
+			return answer{}, nil
+		}))
+		work(t, ex)
+		for _, name := range []string{"fails", "rejects", "snoozes", ""} {
+			_, err := submit(t, ex, args{Name: name}, rexecutor.WithID("id "+name)).Get(t.Context())
+			var failed *rexecutor.TaskError
+			assert.Equal(t, name == "fails" || name == "rejects", errors.As(err, &failed), "%s: %v", name, err)
+		}
+		submit(t, ex, args{}, rexecutor.WithID("id ")) // is the one that has ended
+		require.NoError(t, greet.Send(t.Context(), ex, args{}))
+		time.Sleep(time.Second)
+		all, err := ex.Queue().Series(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 60)
+		var sum rdelayedqueue.Minute
+		for _, m := range all {
+			sum.Offered, sum.Done, sum.Failed, sum.Dead = sum.Offered+m.Offered, sum.Done+m.Done, sum.Failed+m.Failed, sum.Dead+m.Dead
+		}
+		assert.Equal(t, rdelayedqueue.Minute{Offered: 5, Done: 3, Failed: 3, Dead: 2}, sum)
+	})
+}
+
+// F23
+func TestNewerLayoutIsRefused(t *testing.T) {
+	const meta = "redlatch_dq:{media}:tasks:meta"
+	for what, call := range map[string]func(ctx context.Context, ex *rexecutor.Executor) error{
+		"Submit": func(ctx context.Context, ex *rexecutor.Executor) error {
+			_, err := greet.Submit(ctx, ex, args{})
+			return err
+		},
+		"Send": func(ctx context.Context, ex *rexecutor.Executor) error { return greet.Send(ctx, ex, args{}) },
+		"Get": func(ctx context.Context, ex *rexecutor.Executor) error {
+			_, err := greet.Future(ex, "id").Get(ctx)
+			return err
+		},
+		"Status": func(ctx context.Context, ex *rexecutor.Executor) error {
+			_, err := greet.Future(ex, "id").Status(ctx)
+			return err
+		},
+		"Cancel": func(ctx context.Context, ex *rexecutor.Executor) error {
+			_, err := greet.Future(ex, "id").Cancel(ctx)
+			return err
+		},
+		"Stats": func(ctx context.Context, ex *rexecutor.Executor) error {
+			_, err := ex.Stats(ctx)
+			return err
+		},
+		"Series": func(ctx context.Context, ex *rexecutor.Executor) error {
+			_, err := ex.Queue().Series(ctx)
+			return err
+		},
+		"Work": func(ctx context.Context, ex *rexecutor.Executor) error { return ex.Work(ctx) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				ex := executor(b.Peer(t))
+				require.NoError(t, greet.Handle(ex, hello))
+				require.NoError(t, b.Redis.HSet(t.Context(), meta, "layout", 3).Err())
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := call(ctx, ex)
+				require.ErrorIs(t, err, rexecutor.ErrLayout)
+				require.ErrorContains(t, err, "version 3")
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+				assert.Equal(t, []string{meta}, b.Keys(t), "nothing was written")
+				assert.Equal(t, map[string]string{"layout": "3"}, b.Hash(t, meta))
+			})
+		})
+	}
+}
+
+func TestStopIsNoAttempt(t *testing.T) {
+	errOwn := errors.New("own")
+	for what, c := range map[string]struct {
+		returns func(ctx context.Context) error
+		want    rexecutor.Status // once Work has returned
+	}{
+		"the context's error": {context.Context.Err, rexecutor.Status{State: rexecutor.Ready}},
+		"the context's cause": {context.Cause, rexecutor.Status{State: rexecutor.Ready}},
+		"an error of its own": {func(context.Context) error { return errOwn }, rexecutor.Status{State: rexecutor.Ready}},
+		"a rejection": {
+			func(context.Context) error { return rexecutor.Reject(errOwn) },
+			rexecutor.Status{State: rexecutor.Dead, Attempt: 1, Err: &rexecutor.TaskError{Text: "own", Attempts: 1}},
+		},
+		"nothing": {func(context.Context) error { return nil }, rexecutor.Status{State: rexecutor.Done}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				stopped, next := executor(b.Peer(t)), executor(b.Peer(t))
+				require.NoError(t, greet.Handle(stopped, func(ctx context.Context, call rexecutor.Call[args]) (answer, error) {
+					assert.Equal(t, 1, call.Attempt)
+					<-ctx.Done()
+					assert.ErrorIs(t, context.Cause(ctx), rexecutor.ErrStopped)
+					return answer{"stopped"}, c.returns(ctx)
+				}))
+				require.NoError(t, greet.Handle(next, func(_ context.Context, call rexecutor.Call[args]) (answer, error) {
+					return answer{fmt.Sprint("attempt ", call.Attempt)}, nil
+				}))
+				stop := work(t, stopped, rexecutor.WithStopGrace(2*time.Second))
+				f := submit(t, stopped, args{}, rexecutor.WithMaxAttempts(1))
+				time.Sleep(time.Second)
+				start := time.Now()
+				stop()
+				assert.InDelta(t, 2*time.Second, time.Since(start), float64(100*time.Millisecond))
+				st, err := f.Status(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, c.want, st)
+				if work(t, next); c.want.State != rexecutor.Ready {
+					return
+				}
+				got, err := f.Get(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, answer{"attempt 1"}, got)
+			})
+		})
+	}
 }
