@@ -235,7 +235,7 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 		queueLook
 		level, found, mend string
 	}{
-		{queueLook: queueLook{Stats: stats{Ready: 7, InFlight: 2, Oldest: time.Minute}}},
+		{queueLook: queueLook{Stats: stats{Ready: 7, InFlight: 2, Oldest: inspect.Lags}}},
 		{
 			queueLook{Stats: stats{Delayed: 7, Failed: 1}, retried: "ready"},
 			note, "mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried",
