@@ -266,6 +266,27 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 	}
 }
 
+// F23
+func TestNewerLayoutEndsWhatIsUnderWay(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		worker, caller := executor(b.Peer(t)), executor(b.Peer(t))
+		require.NoError(t, greet.Handle(worker, hello))
+		f := submit(t, caller, args{}, rexecutor.WithDelay(time.Hour))
+		ended := make(chan error, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { ended <- worker.Work(ctx) }()
+		go func() {
+			_, err := f.Get(ctx)
+			ended <- err
+		}()
+		time.Sleep(5 * time.Second)
+		require.NoError(t, b.Redis.HSet(t.Context(), "redlatch_dq:{media}:tasks:meta", "layout", 3).Err())
+		require.ErrorIs(t, <-ended, rexecutor.ErrLayout)
+		require.ErrorIs(t, <-ended, rexecutor.ErrLayout)
+	})
+}
+
 func TestStopIsNoAttempt(t *testing.T) {
 	errOwn := errors.New("own")
 	for what, c := range map[string]struct {

@@ -147,19 +147,21 @@ func (ex *Executor) work(ctx context.Context, opts []WorkOption) error {
 	if err := w.announce(ctx, tasks); err != nil || ctx.Err() != nil {
 		return err
 	}
-	beating, cancel := context.WithCancel(ctx)
-	beaten := make(chan struct{})
-	go func() { // ends with beating, or when the client closes
-		defer close(beaten)
-		w.beats(beating, tasks)
+	working, cancel := context.WithCancel(ctx)
+	beaten := make(chan error, 1)
+	go func() { // ends with working, or when the client closes
+		err := w.beats(working, tasks)
+		if err != nil {
+			cancel()
+		}
+		beaten <- err
 	}()
-	err = ex.queue.Consume(ctx, queue.Work{
+	err = ex.queue.Consume(working, queue.Work{
 		Terms:       queue.Terms{Visibility: ex.settings.visibility, Attempts: defaultAttempts, Dedupe: ex.settings.resultTTL, Tasks: tasks},
 		Concurrency: s.concurrency, Prefetch: -1, StopGrace: s.stopGrace, Handle: w.handle, Backoff: w.backoff, Timeout: w.timeout,
 	})
 	cancel()
-	<-beaten
-	return err
+	return cmp.Or(err, <-beaten)
 }
 
 // defaultAttempts is how many attempts a task has that says nothing else.
@@ -213,24 +215,29 @@ func (w *worker) announce(ctx context.Context, tasks *queue.Tasks) error {
 	}
 }
 
-// beats says each 10 s that the tasks are handled here.
-func (w *worker) beats(ctx context.Context, tasks *queue.Tasks) {
+// beats says each 10 s that the tasks are handled here, until ctx is done, or an error ends Work: a worker that has nothing to claim learns of
+// a newer layout only here.
+func (w *worker) beats(ctx context.Context, tasks *queue.Tasks) error {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
+			return nil
 		case <-w.ex.core.Closing():
-			return
+			return nil
 		}
 		bounded, cancel := context.WithTimeout(ctx, beatLimit)
 		err := w.ex.queue.Beat(bounded, tasks)
 		cancel()
-		if ctx.Err() == nil {
-			w.note(err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrLayout) || errors.Is(err, errs.ErrWrongType):
+			return err
 		}
+		w.note(err)
 	}
 }
 
