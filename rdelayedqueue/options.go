@@ -258,8 +258,8 @@ func WithConcurrency(n int) ConsumeOption {
 }
 
 // WithPrefetch sets how many messages may be claimed beyond those that handlers work on, 0 to 100: they wait for a handler, or have been
-// handled and their acknowledgements are on the way, which the next handler does not wait for. Defaults to twice the number of handlers, but
-// 32 to 100, while handlers take less than 5 ms on average, and to 0 while they take longer, or with [WithRate].
+// handled and their acknowledgements are on the way, which the next handler does not wait for. Defaults to four times the number of handlers, but
+// 16 to 100, while handlers take less than 5 ms on average, and to 0 while they take longer, or with [WithRate].
 func WithPrefetch(n int) ConsumeOption { return consumeOption(func(s *settings) { s.prefetch = &n }) }
 
 // WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then

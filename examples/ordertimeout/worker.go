@@ -62,7 +62,7 @@ func (w *worker) pay(ctx context.Context, id string) error {
 // work closes orders until ctx ends.
 func (w *worker) work(ctx context.Context) error {
 	return w.queue.Consume(ctx, func(ctx context.Context, m *rdelayedqueue.Message[order]) error {
-		if w.shop.begin(m.ID, w.name) {
+		if w.shop.begin(m.ID) {
 			w.shop.say(w.name, "got %s, and dies", m.ID)
 			_ = w.rdb.Close() // for good: nobody acknowledges, nobody renews, and nothing is given back
 			_ = w.client.Close()

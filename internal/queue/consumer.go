@@ -17,7 +17,7 @@ import (
 
 const (
 	quick        = 5 * time.Millisecond // handlers that take less may have messages claimed ahead
-	prefetch     = 32                   // the least of these, where nothing else was asked for
+	prefetch     = 16                   // the least of these, where nothing else was asked for
 	maxText      = 4 << 10              // bytes of an error's text that are kept
 	finishPauses = 100 * time.Millisecond
 	stalled      = 100 * time.Millisecond // after which what was claimed ahead is given back, of handlers of several tasks
@@ -154,7 +154,7 @@ func (c *consumer) ahead() int {
 	case c.Rate.Count > 0:
 		return 0 // what is claimed ahead begins later than its rate says
 	case c.took < quick:
-		return min(max(2*c.Concurrency, prefetch), maxBatch)
+		return min(max(4*c.Concurrency, prefetch), maxBatch)
 	}
 	return 0
 }
