@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/rexecutor"
 )
 
@@ -66,6 +67,28 @@ func TestTasksAreLookedAtAndOperated(t *testing.T) {
 		stop()
 		require.NoError(t, <-ended)
 	})
+}
+
+func TestTaskIsSubmittedWithTheCodecOfItsExecutor(t *testing.T) {
+	r := embeddedRig(t)
+	ex := rexecutor.New(r.c, "media", rexecutor.WithCodec(codec.JSON{}))
+	calls := make(chan resizing, 1)
+	require.NoError(t, rexecutor.NewTask[resizing, struct{}]("resize").Handle(ex, func(_ context.Context, c rexecutor.Call[resizing]) (struct{}, error) {
+		calls <- c.Args
+		return struct{}{}, nil
+	}))
+	r.must(t, "exec", "submit", "media", "resize", `{"Path": "a.png", "Width": 9007199254740993, "Sizes": [1, 0.5]}`, "--codec", "json")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ex.Work(ctx) }()
+	select {
+	case got := <-calls:
+		assert.Equal(t, resizing{"a.png", 9007199254740993, []float64{1, 0.5}}, got)
+	case <-time.After(10 * time.Second):
+		assert.Fail(t, "the task was not begun")
+	}
+	stop()
+	require.NoError(t, <-ended)
 }
 
 func TestDoctorNamesTasksThatNobodyHandles(t *testing.T) {
