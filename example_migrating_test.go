@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/rexecutor"
-	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 // The program that docs/migrating.md shows beside those with other libraries.

@@ -57,7 +57,7 @@ type handling struct {
 // cancelled ([ErrCancelled]), when its claim is lost ([ErrLost]), when the client closes, or when the grace of a Work that ends is over
 // ([ErrStopped]).
 //
-// Arguments that cannot be decoded, and a result that cannot be encoded or has more than 1 MiB, make the task fail for good. A nil handler, a
+// Arguments that cannot be decoded, and a result of [Task.Submit] that cannot be encoded or has more than 1 MiB, make the task fail for good. A nil handler, a
 // second one for a name, and the 101st task are redlatch.ErrInvalid.
 func (t *Task[A, R]) Handle(ex *Executor, handle func(ctx context.Context, c Call[A]) (R, error)) error {
 	return ex.wrap("handle tasks of", t.handle(ex, handle))
