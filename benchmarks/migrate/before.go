@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
+	"github.com/go-co-op/gocron/v2"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/go-co-op/gocron/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
