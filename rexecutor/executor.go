@@ -38,7 +38,7 @@ func New(client core.Client, name string, opts ...Option) *Executor {
 		ex.err = err
 	}
 	ex.settings = s
-	ex.queue = core.Manager(c, queue.New).Derived(kinds.Executor, name, "tasks")
+	ex.queue = core.Manager(c, queue.New).Derived(kinds.Executor, name, queue.TasksSuffix)
 	if ex.err == nil {
 		ex.err = ex.queue.Check()
 	}

@@ -184,7 +184,7 @@ type futures struct {
 	mu      sync.Mutex // guards all below
 	waits   map[string][]waiter
 	hears   bool     // the channel is subscribed
-	missed  uint64   // how often ends may have been told that nobody waited for, from 1
+	missed  uint64   // rises with each end that may have been missed, from 1
 	begun   int      // waits
 	fresh   []string // ids to look at now
 	running bool
@@ -208,7 +208,7 @@ const (
 	lookPart  = 100 // ids in one call
 )
 
-// mark returns a number that is the same as long as no end was missed; 0 if ends are not told now.
+// mark returns a number that changes when the end of a task may have been missed; 0 while the channel is not subscribed.
 func (f *futures) mark() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -116,15 +117,15 @@ func lookAtQueue(ctx context.Context, c *redlatch.Client, o redlatch.Object, s r
 
 // queue judges whether a queue falls behind or is paused, and whether its handlers fail.
 func (d *doctor) queue(q queueLook) {
-	name, queue := q.Name, q.Name
+	name, full := q.Name, q.Name
 	if q.Kind == kinds.Executor {
-		name, queue = "executor "+q.Name, core.Suffixed(q.Name, "tasks")
+		name, full = "executor "+q.Name, core.Suffixed(q.Name, queue.TasksSuffix)
 	}
 	f := finding{Level: note, Check: "queue", Found: name + ": " + inspect.Counts(q.Stats)}
 	add := func(means, mend string) {
 		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
 	}
-	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(queue) + flags }
+	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(full) + flags }
 	if q.Oldest > inspect.Lags && !q.Paused {
 		f.Level = bad
 		f.Found += fmt.Sprintf("; one has been due for %v", q.Oldest.Round(time.Second))

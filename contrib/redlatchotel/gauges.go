@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -126,23 +127,16 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 			o.ObserveInt64(w.messages, int64(n), of(stateKey.String(state)))
 		}
 		o.ObserveFloat64(w.lag, s.Oldest.Seconds(), of())
-		o.ObserveInt64(w.paused, truth(s.Paused), of())
+		o.ObserveInt64(w.paused, int64(script.Flag(s.Paused)), of())
 		o.ObserveInt64(w.groups, int64(s.Groups), of())
 		for _, t := range s.Tasks {
 			for state, n := range inspect.StateCounts(t.Delayed, t.Ready, t.InFlight, t.Dead) {
 				o.ObserveInt64(w.tasks, int64(n), of(taskKey.String(t.Name), stateKey.String(state)))
 			}
-			o.ObserveInt64(w.orphaned, truth(t.Orphaned), of(taskKey.String(t.Name)))
+			o.ObserveInt64(w.orphaned, int64(script.Flag(t.Orphaned)), of(taskKey.String(t.Name)))
 		}
 	})
 	return nil
-}
-
-func truth(of bool) int64 {
-	if of {
-		return 1
-	}
-	return 0
 }
 
 func (t *Telemetry) observeCaches(to metric.Observer) {

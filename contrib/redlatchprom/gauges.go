@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -106,23 +107,16 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 			send(g.messages, float64(n), o.Kind, o.Name, state)
 		}
 		send(g.lag, s.Oldest.Seconds(), o.Kind, o.Name)
-		send(g.paused, truth(s.Paused), o.Kind, o.Name)
+		send(g.paused, float64(script.Flag(s.Paused)), o.Kind, o.Name)
 		send(g.groups, float64(s.Groups), o.Kind, o.Name)
 		for _, t := range s.Tasks {
 			task := strings.ToValidUTF8(t.Name, "\uFFFD")
 			for state, n := range inspect.StateCounts(t.Delayed, t.Ready, t.InFlight, t.Dead) {
 				send(g.tasks, float64(n), o.Name, task, state)
 			}
-			send(g.orphaned, truth(t.Orphaned), o.Name, task)
+			send(g.orphaned, float64(script.Flag(t.Orphaned)), o.Name, task)
 		}
 	})
-}
-
-func truth(of bool) float64 {
-	if of {
-		return 1
-	}
-	return 0
 }
 
 func (g *watched) caches(name func(string) string, to chan<- prometheus.Metric) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // form is a kind of key beside that of an object's name: prefix:NAMEsuffix, or prefix:{NAME}suffix, or one of core.Keyed.
@@ -27,11 +28,11 @@ var forms = []form{ //nolint:gochecknoglobals // a constant in all but name
 }
 
 const (
-	doubleBarrier = "double barrier" // in here: to others it is a barrier
-	clientID      = ":*"             // the suffix that is a colon and an id
-	below         = ":KEY"           // that of a key below the object's name
-	tasks         = ":tasks"         // with which the queue of an executor ends
-	records       = "redlatch_ops"   // the prefix of the last batches of clients
+	doubleBarrier = "double barrier"        // in here: to others it is a barrier
+	clientID      = ":*"                    // the suffix that is a colon and an id
+	below         = ":KEY"                  // that of a key below the object's name
+	tasks         = ":" + queue.TasksSuffix // with which the queue of an executor ends
+	records       = "redlatch_ops"          // the prefix of the last batches of clients
 )
 
 // kindIn returns the kind of the number that a batch was about, the last word of its record.
@@ -44,7 +45,7 @@ func kindIn(record string) string {
 }
 
 // tasksOf returns the name of the queue that has an executor's tasks.
-func tasksOf(executor string) string { return core.Suffixed(executor, strings.TrimPrefix(tasks, ":")) }
+func tasksOf(executor string) string { return core.Suffixed(executor, queue.TasksSuffix) }
 
 // formKinds returns the kinds that have forms.
 func formKinds() (all []string) {

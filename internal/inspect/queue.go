@@ -52,7 +52,7 @@ func MessagesOf(c *redlatch.Client, o Object) *Messages {
 	if o.Kind == kinds.Executor {
 		ex := rexecutor.New(c, o.Name)
 		return &Messages{
-			ex.Queue(), o, of, core.Manager(of, queue.New).Derived(o.Kind, o.Name, "tasks"), ex.Stats,
+			ex.Queue(), o, of, core.Manager(of, queue.New).Derived(o.Kind, o.Name, queue.TasksSuffix), ex.Stats,
 			func(ctx context.Context, s rdelayedqueue.State) (int, error) {
 				return ex.Queue().Purge(ctx, rexecutor.State(s))
 			},
@@ -77,7 +77,7 @@ func (q *Messages) Purge(ctx context.Context, s rdelayedqueue.State) (int, error
 	return q.purge(ctx, s)
 }
 
-// Reschedule sets anew when one that waits is due.
+// Reschedule changes when a message that waits is due.
 func (q *Messages) Reschedule(ctx context.Context, id string, d time.Duration) (ok bool, err error) {
 	if err = q.check(id); err == nil {
 		err = errs.Between("delay", d, 0, queue.MaxDelay)

@@ -342,8 +342,8 @@ func (l *claimer) claim(terms Terms, want int) {
 	}
 }
 
-// listens returns for how long Redis may count on this client to look in after a claim that brings less than is wanted; 0 if it is to be asked
-// anew, as others have other terms, or the terms have a rate, or a limit of a task, which more may be wanted of when the claim has come.
+// listens returns for how long this client listens after a claim that brings less than is wanted. It is 0 if wait.lua is to say when to look
+// again: others have other terms, the terms have a rate, or a task has a limit, below which it may be again when the claim has come.
 func (l *claimer) listens(terms Terms) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

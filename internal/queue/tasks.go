@@ -19,6 +19,9 @@ import (
 // MaxTasks is how many tasks a queue may have.
 const MaxTasks = 100
 
+// TasksSuffix ends the name of the queue that has the tasks of an executor.
+const TasksSuffix = "tasks"
+
 // Tasks are those on whose messages a consumer works. It claims no others. It is safe for concurrent use.
 type Tasks struct {
 	names  []string
