@@ -17,8 +17,10 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.
 # go install takes none, so a release drops them.
 WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 scenarios@valkey-9.1.2 interop@valkey-9.1.2 bare test@redis-8.2.3 demo examples nested newest@valkey-9.1.2
-# They run beside the steps, with what the tests leave of the CPUs. So the steps that wait most come first.
+# CI runs two steps at a time, because most tests wait. So what waits most comes first, and newest, which computes most, begins
+# while older still runs.
+CI_STEPS := older@redis-6.2.14 scenarios@valkey-9.1.2 interop@valkey-9.1.2 newest@valkey-9.1.2 test@redis-8.2.3 nested bare examples demo
+# They run beside the steps, with what the tests leave of the CPUs.
 CI_BESIDE := linters release
 FUZZTIME ?= 10s
 VERSION  ?= v0.0.0-dry
@@ -141,20 +143,24 @@ ci: export PLATFORMS := linux/amd64
 
 # All steps run even if one fails, so that one run shows all that is wrong. The end names what failed, since the stacks
 # of a test that hangs are longer than some logs.
-ci: ## all that CI runs: tests step by step, and the linters and a release beside them
-	@log="$$(mktemp)"; beside="$$(mktemp)"; failed="$$(mktemp)"; \
-	trap 'rm -f "$$log" "$$beside" "$$failed"; kill "$${pid:-}" 2>/dev/null || true' EXIT; \
+ci: ## all that CI runs: tests, two steps at a time, and the linters and a release beside them
+	@export FAILED="$$(mktemp)"; beside="$$(mktemp)"; \
+	trap 'rm -f "$$FAILED" "$$beside"; kill "$${pid:-}" 2>/dev/null || true' EXIT; \
 	$(MAKE) --no-print-directory tidy; \
 	nice -n 19 $(MAKE) --no-print-directory -k $(CI_BESIDE) > "$$beside" 2>&1 & pid=$$!; \
-	for step in $(CI_STEPS); do \
-		printf '\n=== %s, after %d s\n' "$$step" "$$SECONDS"; \
-		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
-		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
-			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
-			grep -aEv '^redis: |(WARN|INFO) ' "$$log" | grep -a -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
-		} | tee -a "$$failed"; \
-	done; \
-	printf '\n=== %s, after %d s\n' "$(CI_BESIDE)" "$$SECONDS"; \
-	wait "$$pid" || { printf '\n=== %s failed\n' "$(CI_BESIDE)"; tail -n 300 "$$beside"; } >> "$$failed"; \
+	$(MAKE) --no-print-directory -j 2 -k -O $(CI_STEPS:%=step-%) || true; \
+	wait "$$pid" || { printf '\n=== %s failed\n' "$(CI_BESIDE)"; tail -n 300 "$$beside"; } >> "$$FAILED"; \
 	printf '\n=== done, after %d s\n' "$$SECONDS"; \
-	cat "$$failed"; [ ! -s "$$failed" ]
+	cat "$$FAILED"; [ ! -s "$$FAILED" ]
+
+step-%:
+	@log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; status=0; \
+	step="$*"; server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
+	printf '\n=== %s\n' "$$step"; \
+	.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || status=$$?; \
+	printf '\n=== %s took %d s\n' "$$step" "$$SECONDS"; \
+	if [ "$$status" -ne 0 ]; then \
+		printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
+		grep -aEv '^redis: |(WARN|INFO) ' "$$log" | grep -a -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
+	fi | tee -a "$$FAILED"; \
+	exit "$$status"
