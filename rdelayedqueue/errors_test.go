@@ -267,3 +267,16 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// F23
+func TestNewerLayoutEndsAnIdleConsume(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ended := make(chan error, 1)
+		go func() { ended <- calls["Consume"](t.Context(), jobs(b.Peer(t))) }()
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		require.NoError(t, b.Redis.HSet(t.Context(), "redlatch_dq:{jobs}:meta", "layout", 3).Err())
+		require.ErrorIs(t, <-ended, rdelayedqueue.ErrLayout)
+		assert.LessOrEqual(t, time.Since(start), 15*time.Second)
+	})
+}

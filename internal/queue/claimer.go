@@ -570,7 +570,7 @@ func (l *claimer) rested(left int64, noted bool) {
 		l.setTimerLocked(due, claim)
 		return
 	}
-	l.setTimerLocked(d, peek)
+	l.setTimerLocked(d, claim)
 }
 
 // tasksLocked returns the tasks of which demands want messages; nil if they have none.
