@@ -170,7 +170,8 @@ type TaskStats struct {
 	Orphaned bool
 }
 
-// Stats counts the tasks. It costs two round trips, and nineteen more at most: one for each 500 tasks that are in flight, or dead, after the first.
+// Stats counts the tasks. It costs two round trips, and one more for each 500 tasks that are in flight, or dead, after the first, nineteen at
+// most. With more than 100 pairs of a task and a priority that wait it costs two more for each 100.
 func (ex *Executor) Stats(ctx context.Context) (Stats, error) {
 	s, err := ex.stats(ctx)
 	return s, ex.wrap("stats of", err)

@@ -333,3 +333,27 @@ func TestStopIsNoAttempt(t *testing.T) {
 		})
 	}
 }
+
+func TestStatsOfManyTasksAndPriorities(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex := executor(b.Peer(t))
+		for n := range 100 {
+			task := rexecutor.NewTask[args, struct{}](fmt.Sprintf("task %02d", n))
+			for p := range 3 { // 300 lanes, of which a call counts 100
+				require.NoError(t, task.Send(t.Context(), ex, args{}, rexecutor.WithPriority(p)))
+				require.NoError(t, task.Send(t.Context(), ex, args{}, rexecutor.WithPriority(p), rexecutor.WithDelay(time.Hour)))
+			}
+		}
+		time.Sleep(time.Second)
+		s, err := ex.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 300, s.Ready)
+		assert.Equal(t, 300, s.Delayed)
+		assert.Equal(t, [10]int{1: 200, 2: 200}, s.Priorities)
+		assert.Equal(t, time.Second, s.Oldest)
+		require.Len(t, s.Tasks, 100)
+		for n, task := range s.Tasks {
+			assert.Equal(t, rexecutor.TaskStats{Name: fmt.Sprintf("task %02d", n), Delayed: 3, Ready: 3, Unseen: -time.Microsecond, Orphaned: true}, task)
+		}
+	})
+}

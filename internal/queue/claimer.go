@@ -566,11 +566,10 @@ func (l *claimer) rested(left int64, noted bool) {
 		return
 	}
 	d := safetyLeast + rand.N(safetyMost-safetyLeast)
-	if due := time.Duration(left) * time.Microsecond; due > 0 && due <= d {
-		l.setTimerLocked(due, claim)
-		return
+	if due := time.Duration(left) * time.Microsecond; due > 0 {
+		d = min(d, due)
 	}
-	l.setTimerLocked(d, claim)
+	l.setTimerLocked(d)
 }
 
 // tasksLocked returns the tasks of which demands want messages; nil if they have none.
@@ -586,8 +585,8 @@ func (l *claimer) tasksLocked() (all []any) {
 	return all
 }
 
-// setTimerLocked has the claimer look later.
-func (l *claimer) setTimerLocked(d time.Duration, why look) {
+// setTimerLocked has the claimer claim later.
+func (l *claimer) setTimerLocked(d time.Duration) {
 	l.stopTimerLocked()
 	if l.phase == closed {
 		return
@@ -596,7 +595,7 @@ func (l *claimer) setTimerLocked(d time.Duration, why look) {
 	l.timer = time.AfterFunc(d, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.lookLocked(why)
+		l.lookLocked(claim)
 	})
 }
 
@@ -664,7 +663,7 @@ func (l *claimer) Message(payload string) {
 	switch d := time.Duration(left) * time.Microsecond; {
 	case sleeps && strings.HasPrefix(payload, "+"):
 		if c.core.Clock.Now()+d < l.wakeAt {
-			l.setTimerLocked(d, claim)
+			l.setTimerLocked(d)
 		}
 	case sleeps:
 		// It has to say that it heard: a cluster may count it as deaf, and then notifies it no more. It also finds a spare.
@@ -727,7 +726,7 @@ func (l *claimer) failed(err error) {
 			l.phase = resting
 		}
 		l.next = none
-		l.setTimerLocked(pause(l.failing), claim)
+		l.setTimerLocked(pause(l.failing))
 	}
 	l.mu.Unlock()
 	for _, d := range concerned {

@@ -200,30 +200,34 @@ func CheckCursor(cursor string) bool {
 	return rest == "" || found && err == nil && len(member) > sequenceLength
 }
 
-// Stats counts the messages by state.
+// Stats counts the messages by state. It makes a call for each 100 lanes.
 func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
-	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.stats() })
-	if err != nil {
-		return s, err
-	}
-	counts := [8 + MaxPriority]int64{}
-	for i := range counts {
-		if counts[i], err = r.int(i); err != nil {
+	for lane := ""; ; {
+		r, err := q.ask(ctx, func(k *keys) *script.Call { return k.stats(lane) })
+		if err != nil {
+			return s, err
+		}
+		counts := [8 + MaxPriority]int64{}
+		for i := range counts {
+			if counts[i], err = r.int(i); err != nil {
+				return s, err
+			}
+		}
+		if lane == "" {
+			s = Stats{InFlight: int(counts[2]), Dead: int(counts[3]), Paused: counts[4] > 0, Failed: int(counts[5]), Groups: int(counts[7])}
+			if counts[4] > 1 {
+				s.PausedUntil = time.UnixMicro(counts[4])
+			}
+		}
+		s.Delayed, s.Ready = s.Delayed+int(counts[0]), s.Ready+int(counts[1])
+		s.Oldest = max(s.Oldest, time.Duration(counts[6])*time.Microsecond)
+		for p, n := range counts[8:] {
+			s.Priorities[p+1] += int(n)
+		}
+		if lane, err = r.text(len(counts)); err != nil || lane == "" {
 			return s, err
 		}
 	}
-	s = Stats{
-		Delayed: int(counts[0]), Ready: int(counts[1]), InFlight: int(counts[2]), Dead: int(counts[3]), Paused: counts[4] > 0, Failed: int(counts[5]),
-		Oldest: time.Duration(counts[6]) * time.Microsecond,
-	}
-	s.Groups = int(counts[7])
-	for p := range MaxPriority {
-		s.Priorities[p+1] = int(counts[8+p])
-	}
-	if counts[4] > 1 {
-		s.PausedUntil = time.UnixMicro(counts[4])
-	}
-	return s, nil
 }
 
 // minutes is how many Series returns.

@@ -402,12 +402,12 @@ func (k *keys) setsOf(s State) []place {
 	return []place{{k.dead, -1}}
 }
 
-func (k *keys) stats() *script.Call {
-	return statsScript.Call(6, k.due, k.flight, k.dead, k.meta, k.errors, k.groups, layout)
+func (k *keys) stats(lane string) *script.Call {
+	return statsScript.Call(6, k.due, k.flight, k.dead, k.meta, k.errors, k.groups, layout, lane, countedLanes)
 }
 
-func (k *keys) census(from, n int) *script.Call {
-	return censusScript.Call(4, k.meta, k.due, k.flight, k.dead, layout, from, n)
+func (k *keys) census(from, n int, lane string) *script.Call {
+	return censusScript.Call(4, k.meta, k.due, k.flight, k.dead, layout, from, n, lane, countedLanes)
 }
 
 func (k *keys) minutes() *script.Call { return minutesScript.Call(2, k.meta, k.series, layout) }

@@ -149,16 +149,19 @@ const (
 	// CensusMost is how many claims and how many dead letters Census looks at, the newest.
 	CensusMost = 10_000
 
-	censusPart = 500 // which take about 1 ms
+	// What a call counts takes about 1 ms at most. Only executors have more lanes: one for each task and priority in use.
+	censusPart   = 500
+	countedLanes = 100
+	allLanes     = "end" // stands for the lane after the last
 )
 
-// Census counts the messages by task, sorted by name. It makes a call for each 500 claims or dead letters.
+// Census counts the messages by task, sorted by name. It makes a call for each 500 claims or dead letters, or 100 lanes.
 func (q *Queue) Census(ctx context.Context) ([]TaskCount, error) {
 	all := map[string]TaskCount{}
-	for from, more := 0, true; more && from < CensusMost; from += censusPart {
-		r, err := q.ask(ctx, func(k *keys) *script.Call { return k.census(from, censusPart) })
+	for from, more, lane := 0, true, ""; more && from < CensusMost || lane != allLanes; from += censusPart {
+		r, err := q.ask(ctx, func(k *keys) *script.Call { return k.census(from, min(censusPart, max(CensusMost-from, 0)), lane) })
 		if err == nil {
-			more, err = r.census(all)
+			more, lane, err = r.census(all)
 		}
 		if err != nil {
 			return nil, err
@@ -167,22 +170,27 @@ func (q *Queue) Census(ctx context.Context) ([]TaskCount, error) {
 	return slices.SortedFunc(maps.Values(all), func(a, b TaskCount) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
-// census adds what a reply of the script has counted, and returns whether there is more to count.
-func (r reply) census(all map[string]TaskCount) (more bool, err error) {
+// census adds what a reply of the script has counted, and returns whether there are more claims or dead letters to count, and from which
+// lane on messages that wait.
+func (r reply) census(all map[string]TaskCount) (more bool, lane string, err error) {
 	mark, err := r.int(0)
 	if err != nil {
-		return false, err
+		return false, "", err
+	}
+	lane, err = r.text(1)
+	if err != nil {
+		return false, "", err
 	}
 	const fields = 6
-	for i := 1; i < len(r); i += fields {
+	for i := 2; i < len(r); i += fields {
 		escaped, err := r.text(i)
 		if err != nil {
-			return false, err
+			return false, "", err
 		}
 		n := [fields - 1]int64{}
 		for field := range n {
 			if n[field], err = r.int(i + 1 + field); err != nil {
-				return false, err
+				return false, "", err
 			}
 		}
 		name := taskOf(escaped)
@@ -191,7 +199,7 @@ func (r reply) census(all map[string]TaskCount) (more bool, err error) {
 		t.Delayed, t.Ready, t.InFlight, t.Dead = t.Delayed+int(n[0]), t.Ready+int(n[1]), t.InFlight+int(n[2]), t.Dead+int(n[3])
 		all[name] = t
 	}
-	return mark == 1, nil
+	return mark == 1, lane, nil
 }
 
 // Beat notes that this client works on tasks.
