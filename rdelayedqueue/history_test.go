@@ -30,7 +30,8 @@ type jobEvent struct {
 	Op    jobOp
 	ID    string
 	Claim string        // of the message that it was done to
-	N     int           // an attempt, or a state
+	Value string        // of the message
+	N     int           // an attempt, a state, or what became of an offer that replaces
 	D     time.Duration // a delay, or how long a claim lasts
 	Did   didIt
 
@@ -43,6 +44,7 @@ type jobOp string
 
 const (
 	offers   jobOp = "offers"
+	replaces jobOp = "replaces"
 	takes    jobOp = "takes"
 	extends  jobOp = "extends"
 	acks     jobOp = "acks"
@@ -70,6 +72,20 @@ type jobState struct {
 	next     int64  // before that time it is not due, or its claim does not run out
 	attempts int
 	acked    bool // its id is remembered
+	value    string
+
+	// Of what has replaced it in flight: whether there is such a message, when it is due, and its value.
+	replaced bool
+	then     int64
+	newer    string
+}
+
+// ended is what a claim that ends leaves, but for its next state.
+func (s jobState) ended(after jobState) jobState {
+	if s.replaced {
+		return jobState{where: waiting, next: s.then, value: s.newer}
+	}
+	return after
 }
 
 type jobPlace int
@@ -90,7 +106,7 @@ func (e jobEvent) Object() string { return e.ID }
 func jobModel(hidden bool) historytest.Model[jobState, jobEvent] {
 	return func(s jobState, e jobEvent) (bool, jobState) {
 		after, did, hides := jobStep(s, e)
-		if e.Op == takes && e.N != s.attempts+1 && !hidden {
+		if e.Op == takes && e.N != s.tried()+1 && !hidden {
 			did = false
 		}
 		switch {
@@ -103,6 +119,14 @@ func jobModel(hidden bool) historytest.Model[jobState, jobEvent] {
 	}
 }
 
+// tried is how many attempts the message has had that may be taken next.
+func (s jobState) tried() int {
+	if s.replaced {
+		return 0
+	}
+	return s.attempts
+}
+
 // jobStep returns what an operation makes of a message, whether it is possible, and whether it may fail all the same: a
 // consumer that gives up, or dies, may have a claim of which nobody knows.
 func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
@@ -110,23 +134,32 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 	free := s.where == waiting || s.where == claimed && ran // a claim that ran out stays so when the clock steps back
 	switch e.Op {
 	case offers:
-		return jobState{where: waiting, next: e.At + int64(e.D)}, s.where == away && !s.acked, false
+		return jobState{where: waiting, next: e.At + int64(e.D), value: e.Value}, s.where == away && !s.acked, false
+	case replaces:
+		added := s.where == away
+		did = s.where != buried && (e.Did != yes || added == (rdelayedqueue.Outcome(e.N) == rdelayedqueue.Added))
+		if s.where == claimed { // if its claim has run out it is replaced at once, which comes to the same
+			s.replaced, s.then, s.newer = true, e.At+int64(e.D), e.Value
+			return s, did, false
+		}
+		return jobState{where: waiting, next: e.At + int64(e.D), value: e.Value}, did, false
 	case takes:
-		after = jobState{where: claimed, since: e.Claim, next: e.At + int64(e.D), attempts: e.N}
-		return after, free && due && e.N > s.attempts, false
+		next := s.ended(s)
+		after = jobState{where: claimed, since: e.Claim, next: e.At + int64(e.D), attempts: e.N, value: next.value}
+		return after, free && due && e.By >= next.next && e.N > s.tried() && e.Value == next.value, false
 	case extends:
 		s.next = e.At + int64(e.D)
 		return s, own, ran
 	case acks:
-		return jobState{acked: true}, own, ran
+		return s.ended(jobState{acked: true}), own, ran
 	case nacks:
-		return jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts}, own, ran
+		return s.ended(jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts, value: s.value}), own, ran
 	case snoozes:
-		return jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts - 1}, own, ran
+		return s.ended(jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts - 1, value: s.value}), own, ran
 	case rejects:
-		return jobState{where: buried, attempts: s.attempts}, own, ran
+		return s.ended(jobState{where: buried, attempts: s.attempts, value: s.value}), own, ran
 	case redrives:
-		return jobState{where: waiting, next: e.At}, s.where == buried, false
+		return jobState{where: waiting, next: e.At, value: s.value}, s.where == buried, false
 	case cancels:
 		return jobState{}, s.where != away, false
 	case finds:
@@ -159,21 +192,27 @@ type jobRecord struct {
 	*historytest.History[jobEvent]
 	process string
 	claims  atomic.Int64
+	values  atomic.Int64
 }
 
 // do makes a call that may change a message. Without an answer it may have done so, or may still, unless the error
 // denies it.
 func (r *jobRecord) do(e jobEvent, call func() (bool, error)) {
+	r.note(e, func(*jobEvent) (bool, error) { return call() })
+}
+
+// note makes a call that says more of the event.
+func (r *jobRecord) note(e jobEvent, call func(e *jobEvent) (bool, error)) {
 	e.At, e.By, e.Did = r.Now(), historytest.Forever, either
 	entry := r.Begin(e, e.At, e.By)
-	did, err := call()
+	did, err := call(&e)
 	e.By = r.Now()
 	switch {
 	case errors.Is(err, redlatch.ErrUnknown):
 		return
 	case e.Op == extends && errors.Is(err, rdelayedqueue.ErrNotHeld): // it may have set an end that has come since
 		r.Add(jobEvent{Op: acks, ID: e.ID, Claim: e.Claim, Did: no, At: e.At, By: e.By}, e.At, e.By)
-	case errors.Is(err, rdelayedqueue.ErrNotHeld), err == nil && !did:
+	case errors.Is(err, rdelayedqueue.ErrNotHeld), e.Op == replaces && errors.Is(err, rdelayedqueue.ErrDead), err == nil && !did:
 		e.Did = no
 	case err != nil:
 		e.Op, e.Why = noEffect, fmt.Sprintf("%s: %v", e.Op, err)
@@ -199,11 +238,16 @@ func (r *jobRecord) use(ctx context.Context, q *rdelayedqueue.Queue[job]) {
 	id := r.id(rand.N(100 * time.Millisecond))
 	switch dice := rand.N(100); {
 	case dice < 35:
-		delay := rand.N(2) * int(rand.N(jobDelay))
-		id = r.id(0)
-		r.do(jobEvent{Op: offers, ID: id, D: time.Duration(delay)}, func() (bool, error) {
-			_, outcome, err := q.OfferNew(ctx, job{Name: id}, time.Duration(delay), rdelayedqueue.WithID(id))
-			return outcome == rdelayedqueue.Added, err
+		delay := time.Duration(rand.N(2) * int(rand.N(jobDelay)))
+		value := fmt.Sprint(r.process, r.values.Add(1))
+		e, opts := jobEvent{Op: offers, ID: r.id(0), D: delay, Value: value}, []rdelayedqueue.OfferOption{}
+		if dice < 10 {
+			e.Op, e.ID, opts = replaces, id, append(opts, rdelayedqueue.WithReplace())
+		}
+		r.note(e, func(e *jobEvent) (bool, error) {
+			_, outcome, err := q.OfferNew(ctx, job{Name: value}, delay, append(opts, rdelayedqueue.WithID(e.ID))...)
+			e.N = int(outcome)
+			return outcome != rdelayedqueue.Kept, err
 		})
 	case dice < 42:
 		r.do(jobEvent{Op: cancels, ID: id}, func() (bool, error) { return q.Cancel(ctx, id) })
@@ -238,8 +282,8 @@ func (r *jobRecord) take(ctx context.Context, q *rdelayedqueue.Queue[job], work 
 	if err != nil {
 		return
 	}
-	e.By, e.ID, e.N, e.Claim = r.Now(), m.ID, m.Attempt, fmt.Sprint(r.process, r.claims.Add(1))
-	r.Add(e, e.At, e.By)
+	e.By, e.ID, e.N, e.Claim, e.Value = r.Now(), m.ID, m.Attempt, fmt.Sprint(r.process, r.claims.Add(1)), m.Value.Name
+	r.Add(e, e.At-4*int64(jobWait), e.By) // the claim may have been made for another call
 	work(m, e.Claim)
 }
 
@@ -405,7 +449,7 @@ func (r *jobRecord) check(t *testing.T) {
 	}
 	t.Log(all, seen)
 	for _, often := range []string{
-		"offers: yes", "offers: no", "takes: yes", "extends: yes", "acks: yes", "nacks: yes", "snoozes: yes", "rejects: yes",
+		"offers: yes", "offers: no", "replaces: yes", "takes: yes", "extends: yes", "acks: yes", "nacks: yes", "snoozes: yes", "rejects: yes",
 		"redrives: yes",
 	} {
 		assert.NotZero(t, seen[often], often)
@@ -444,9 +488,6 @@ func (r *jobRecord) byTheServer() []historytest.Op[jobEvent] {
 	ops := r.Ops()
 	for i := range ops {
 		e := &ops[i].Event
-		if e.Op == takes { // of a claim that was made for another call, a step may have made an end before this one
-			ops[i].Call -= 4 * int64(jobWait)
-		}
 		e.At, e.By, e.Most = r.ServerTime(ops[i].Call, e.By)
 	}
 	return ops
@@ -529,11 +570,18 @@ func TestQueueModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 	offered, first := jobEvent{Op: offers, D: 10}, jobEvent{Op: takes, Claim: "1", N: 1, D: 100}
 	second, acked := jobEvent{Op: takes, Claim: "2", N: 2, D: 100}, jobEvent{Op: acks, Claim: "1"}
 	gone, snoozed := jobEvent{Op: finds, N: notFound}, jobEvent{Op: snoozes, Claim: "1"}
+	newer := jobEvent{Op: replaces, Value: "newer", N: int(rdelayedqueue.Replaced)}
+	taken := jobEvent{Op: takes, Claim: "2", N: 1, D: 100, Value: "newer"}
 	for _, tc := range []struct {
 		what string
 		good bool
 		ops  ops
 	}{
+		{"replaced while it waits", true, ops{at(offered, 0, 1), at(newer, 2, 3), at(taken, 4, 5)}},
+		{"the old value after that", false, ops{at(offered, 0, 1), at(newer, 2, 3), at(first, 10, 12)}},
+		{"replaced in flight", true, ops{at(offered, 0, 1), at(first, 10, 12), at(newer, 13, 14), at(acked, 15, 16), at(taken, 17, 18)}},
+		{"what replaces it before the claim ends", false, ops{at(offered, 0, 1), at(first, 10, 12), at(newer, 13, 14), at(taken, 15, 16)}},
+		{"what replaces it is lost", false, ops{at(offered, 0, 1), at(first, 10, 12), at(newer, 13, 14), at(acked, 15, 16), at(gone, 17, 18)}},
 		{"a life", true, ops{at(offered, 0, 1), at(first, 10, 12), at(acked, 13, 14), at(gone, 15, 16)}},
 		{"before its time", false, ops{at(offered, 0, 1), at(first, 8, 9), at(acked, 13, 14)}},
 		{"lost", false, ops{at(offered, 0, 1), at(gone, 15, 16)}},
