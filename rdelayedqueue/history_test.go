@@ -73,6 +73,7 @@ type jobState struct {
 	attempts int
 	acked    bool // its id is remembered
 	value    string
+	flew     bool // it was due when it was replaced: somebody who died may have claimed it before
 
 	// Of what has replaced it in flight: whether there is such a message, when it is due, and its value.
 	replaced bool
@@ -142,7 +143,7 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 			s.replaced, s.then, s.newer = true, e.At+int64(e.D), e.Value
 			return s, did, false
 		}
-		return jobState{where: waiting, next: e.At + int64(e.D), value: e.Value}, did, false
+		return jobState{where: waiting, next: e.At + int64(e.D), value: e.Value, flew: s.where == waiting && ran}, did, false
 	case takes:
 		next := s.ended(s)
 		after = jobState{where: claimed, since: e.Claim, next: e.At + int64(e.D), attempts: e.N, value: next.value}
@@ -171,7 +172,7 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 		case int(rdelayedqueue.Ready):
 			return s, free && due, false
 		case int(rdelayedqueue.InFlight):
-			return s, s.where == claimed || free && ran, false
+			return s, s.where == claimed || free && ran || s.flew, false
 		default:
 			return s, s.where == buried, false
 		}
