@@ -12,6 +12,7 @@ func TestMain(m *testing.M) {
 	faulttest.RegisterChild("worker", worker)
 	faulttest.RegisterChild("producer", producer)
 	faulttest.RegisterChild("job user", jobUser)
+	faulttest.RegisterChild("bounded user", boundedUser)
 	faulttest.RegisterChild("stopped consumer", stoppedConsumer)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
