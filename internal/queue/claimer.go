@@ -481,7 +481,7 @@ func (l *claimer) assign(a answer, terms Terms, asked time.Duration) int {
 	if a.look != nowhere {
 		l.standby = listed
 	}
-	left := l.demands[:0:0]
+	var left, waited []*demand
 	for _, d := range l.demands {
 		d.asked++
 		n := 0
@@ -497,14 +497,15 @@ func (l *claimer) assign(a answer, terms Terms, asked time.Duration) int {
 		if d.stay == always || n == 0 {
 			left = append(left, d)
 		}
+		if d.stay == always && again {
+			waited = append(waited, d)
+		}
 	}
 	l.demands = left
 	wanted := l.wantedLocked()
 	l.mu.Unlock()
-	for _, d := range left {
-		if again && d.stay == always {
-			d.report(nil)
-		}
+	for _, d := range waited {
+		d.report(nil)
 	}
 	for _, p := range parcels {
 		p.to.deliver(p.claims, asked)
