@@ -10,12 +10,14 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/benchmarks/internal/postgres"
 	"github.com/redlatch/redlatch/rexecutor"
 )
 
 // workTask is a process that works on tasks.
 type workTask struct {
 	Addr     string `json:"addr"`
+	Database string `json:"database"` // of River
 	Library  string `json:"library"`
 	Handlers int    `json:"handlers"`
 	Tasks    int    `json:"tasks"` // of all processes together
@@ -60,6 +62,9 @@ func serveTasks(ctx context.Context, task workTask, handled func()) error {
 	if task.Library == machineryName || task.Library == statelessName {
 		return serveMachinery(ctx, task, handled)
 	}
+	if task.Library == riverName {
+		return serveRiver(ctx, task, handled)
+	}
 	rdb := newGoRedis(setup{Addr: task.Addr})
 	if task.Library == asynqName {
 		server := asynq.NewServerFromRedisClient(rdb, asynq.Config{Concurrency: task.Handlers, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Second})
@@ -89,25 +94,43 @@ func serveTasks(ctx context.Context, task workTask, handled func()) error {
 	return errors.Join(err, client.Close(), rdb.Close())
 }
 
-// tasks compares executors with asynq and machinery: tasks of no work by 16 handlers in two processes, that were submitted before; and measures the
-// time from Submit to the result with an idle worker in PINGs.
-func tasks(ctx context.Context, b *bench) ([]row, error) {
+// tasks compares executors with asynq, machinery and River: tasks of no work by 16 handlers in two processes, that were submitted before, and by
+// 2,000; and measures the time from Submit to the result with an idle worker in PINGs.
+func tasks(ctx context.Context, b *bench) (rows []row, err error) {
 	n := 100_000
 	if b.config.quick {
 		n = 20_000
 	}
-	rates := samples{}
+	few, many := []string{asynqName, machineryName, statelessName, redlatchName}, []string{asynqName, redlatchName}
+	var database string
+	pg, err := postgres.Start(ctx, "fsync=off", "synchronous_commit=off") // Redis keeps nothing on the disk here either
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, pg.Stop()) }()
+		few, many, database = append(few, riverName), append(many, riverName), pg.URL
+	case errors.Is(err, postgres.ErrMissing):
+		progress("tasks: River is left out, %v", err)
+	default:
+		return nil, err
+	}
+	byFew, byMany := samples{}, samples{}
 	for round := range b.rounds {
-		for _, library := range rotated([]string{asynqName, machineryName, statelessName, redlatchName}, round) {
-			rate, err := taskRate(ctx, b, library, n)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", library, err)
+		for _, turn := range []struct {
+			libraries []string
+			handlers  int // of each process
+			rates     samples
+		}{{few, 8, byFew}, {many, 1000, byMany}} {
+			for _, library := range rotated(turn.libraries, round) {
+				rate, err := taskRate(ctx, b, database, library, turn.handlers, n)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", library, err)
+				}
+				progress("%s, %d handlers: %s tasks/s", library, 2*turn.handlers, figure(rate))
+				turn.rates.add(library, rate)
 			}
-			progress("%s: %s tasks/s", library, figure(rate))
-			rates.add(library, rate)
 		}
 	}
-	best := rates.best(asynqName, machineryName) // without its backend machinery promises less
+	best := byFew.best(asynqName, machineryName, riverName) // without its backend machinery promises less
 	waits, pings, err := resultTimes(ctx, b)
 	if err != nil {
 		return nil, err
@@ -115,9 +138,10 @@ func tasks(ctx context.Context, b *bench) ([]row, error) {
 	return []row{
 		{
 			Measure: fmt.Sprintf("%s tasks of no work, submitted before, 16 handlers in 2 processes: tasks/s", figure(float64(n))),
-			Cells:   rates.cells(), Rounds: rates,
-			Targets: []target{atLeast("× "+best, 1.5, rates.ratio(redlatchName, best))},
+			Cells:   byFew.cells(), Rounds: byFew,
+			Targets: []target{atLeast("× "+best, 1.5, byFew.ratio(redlatchName, best))},
 		},
+		{Measure: "the same, 2,000 handlers in 2 processes: tasks/s", Cells: byMany.cells(), Rounds: byMany},
 		{
 			Measure: "from Submit to the result, an idle worker in another client: p50/p99 µs / PING after the same pause p50 µs",
 			Cells:   map[string][]float64{redlatchName: {percentile(waits, 0.5), percentile(waits, 0.99), percentile(pings, 0.5)}},
@@ -127,18 +151,24 @@ func tasks(ctx context.Context, b *bench) ([]row, error) {
 }
 
 // taskRate submits n tasks, and returns how many a second two processes handle.
-func taskRate(ctx context.Context, b *bench, library string, n int) (rate float64, err error) {
+func taskRate(ctx context.Context, b *bench, database, library string, handlers, n int) (rate float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if err := b.server.empty(ctx); err != nil {
 		return 0, err
 	}
-	if err := submitTasks(ctx, b.server.addr, library, n); err != nil {
+	task := workTask{b.server.addr, database, library, handlers, n}
+	if library == riverName {
+		err = submitToRiver(ctx, database, n)
+	} else {
+		err = submitTasks(ctx, b.server.addr, library, n)
+	}
+	if err != nil {
 		return 0, err
 	}
 	workers := make([]*worker, 2)
 	for i := range workers {
-		if workers[i], err = startWorker(ctx, "tasks", workTask{b.server.addr, library, 8, n}); err != nil {
+		if workers[i], err = startWorker(ctx, "tasks", task); err != nil {
 			return 0, err
 		}
 		defer workers[i].end()
