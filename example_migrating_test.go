@@ -92,6 +92,72 @@ func welcomeAda(ctx context.Context, client *redlatch.Client, sendMail func(ctx 
 
 // end snippet
 
+// An order is charged in the background, as docs/migrating.md shows it beside River.
+func Example_migratingCharges() {
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	busy := true
+	charge := func(_ context.Context, order int) error {
+		fmt.Println("charge", order)
+		if busy {
+			busy = false
+			return errBusy
+		}
+		stop() // this example ends; a service would go on
+		return errDeclined
+	}
+	if err := chargeOrders(ctx, client, charge); err != nil {
+		log.Fatal(err)
+	}
+	_, err = orderCharge.Future(rexecutor.New(client, "orders"), "charge-42").Get(context.Background())
+	fmt.Println(err)
+	// Output:
+	// charge 42
+	// charge 42
+	// rexecutor: get the result of a task of "orders": task failed: payment declined
+}
+
+var errDeclined = errors.New("payment declined")
+
+// snippet: chargeOrders
+var orderCharge = rexecutor.NewTask[int, struct{}]("order:charge")
+
+func chargeOrders(ctx context.Context, client *redlatch.Client, charge func(ctx context.Context, order int) error) error {
+	ex := rexecutor.New(client, "orders")
+	err := orderCharge.Handle(ex, func(ctx context.Context, c rexecutor.Call[int]) (struct{}, error) {
+		err := charge(ctx, c.Args)
+		if errors.Is(err, errBusy) {
+			return struct{}{}, rexecutor.Snooze(50 * time.Millisecond) // not now, and no attempt; in a shop: time.Minute
+		}
+		if errors.Is(err, errDeclined) {
+			return struct{}{}, rexecutor.Reject(err) // never again
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := orderCharge.Send(ctx, ex, 42, rexecutor.WithID("charge-42"), rexecutor.WithPriority(9)); err != nil {
+		return err
+	}
+	later, err := orderCharge.Submit(ctx, ex, 43, rexecutor.WithID("charge-43"), rexecutor.WithPriority(8), rexecutor.WithDelay(time.Hour))
+	if err != nil {
+		return err
+	}
+	if _, err := later.Cancel(ctx); err != nil { // paid in cash
+		return err
+	}
+
+	return ex.Work(ctx, rexecutor.WithConcurrency(16)) // until ctx ends
+}
+
+// end snippet
+
 // A report runs each second in one of all processes, as docs/migrating.md shows it beside gocron.
 func Example_migratingSchedule() {
 	client, err := embedded.Open()

@@ -2,7 +2,9 @@ package migrate_test
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -10,12 +12,17 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/hibiken/asynq"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/benchmarks/internal/postgres"
 	"github.com/redlatch/redlatch/benchmarks/migrate"
 )
 
@@ -58,6 +65,27 @@ func TestAsynqSendsTheMail(t *testing.T) {
 	assert.Equal(t, []string{"ada@example.com"}, sent)
 }
 
+func TestRiverChargesTheOrder(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	pool := startPostgres(ctx, t)
+	var charged []int
+	require.NoError(t, migrate.ChargeOrders(ctx, pool, func(_ context.Context, order int) error {
+		charged = append(charged, order)
+		if len(charged) == 1 {
+			return migrate.ErrBusy
+		}
+		stop()
+		return migrate.ErrDeclined
+	}))
+	assert.Equal(t, []int{42, 42}, charged)
+	rows, err := pool.Query(t.Context(), "SELECT format('%s %s %s', args->>'order', state, attempt) FROM river_job ORDER BY id")
+	require.NoError(t, err)
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	assert.Equal(t, []string{"42 cancelled 1", "43 cancelled 0"}, jobs)
+}
+
 // alone is a locker of a scheduler that has no other beside it.
 type alone struct{}
 
@@ -75,6 +103,25 @@ func TestGocronReports(t *testing.T) {
 		return nil
 	}))
 	assert.Equal(t, 1, reports)
+}
+
+// startPostgres starts a server with the tables of River.
+func startPostgres(ctx context.Context, t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	server, err := postgres.Start(ctx, "fsync=off")
+	if errors.Is(err, postgres.ErrMissing) && os.Getenv("REDLATCH_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	pool, err := pgxpool.New(ctx, server.URL)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	require.NoError(t, err)
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	require.NoError(t, err)
+	return pool
 }
 
 // startRedis starts a server on a free port and returns its address.
