@@ -95,6 +95,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/jonboulle/clockwork v0.5.0
+	github.com/redlatch/redlatch/console v0.0.0
 	github.com/redlatch/redlatch/contrib/redlatchgocron v0.0.0
 	github.com/redlatch/redlatch/contrib/redlatchotel v0.0.0
 	github.com/redlatch/redlatch/contrib/redlatchprom v0.0.0

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/console"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -34,7 +39,7 @@ func lanes(ctx context.Context, b *bench) ([]row, error) {
 		}},
 	}
 	rates, costs := map[string][]float64{}, map[string][]float64{}
-	var stats time.Duration
+	var stats, page, pages time.Duration // the slowest script of Stats and of the page, and the slowest page
 	for range b.rounds {
 		for _, q := range queues {
 			if err := b.server.empty(ctx); err != nil {
@@ -44,21 +49,24 @@ func lanes(ctx context.Context, b *bench) ([]row, error) {
 			if err != nil {
 				return nil, err
 			}
-			queue := opened.(*redlatchJobs).queue //nolint:forcetypeassert // it was asked for
+			jobs := opened.(*redlatchJobs) //nolint:forcetypeassert // it was asked for
+			queue := jobs.queue
 			if err := offerItems(ctx, queue, messages, q.item); err != nil {
 				return nil, errors.Join(err, opened.close())
 			}
-			if err := watchScripts(ctx, b.server.admin); err != nil {
-				return nil, errors.Join(err, opened.close())
-			}
-			if _, err := queue.Stats(ctx); err != nil {
-				return nil, errors.Join(err, opened.close())
-			}
-			slowest, err := slowestScript(ctx, b.server.admin)
+			slowest, _, err := slowestOf(ctx, b, func() error {
+				_, err := queue.Stats(ctx)
+				return err
+			})
 			if err != nil {
 				return nil, errors.Join(err, opened.close())
 			}
 			stats = max(stats, slowest)
+			slowest, took, err := slowestOf(ctx, b, func() error { return openPage(ctx, jobs.client, "/queue?name="+queue.Name()) })
+			if err != nil {
+				return nil, errors.Join(err, opened.close())
+			}
+			page, pages = max(page, slowest), max(pages, took)
 			cpu, start := serverCPU(ctx, b), time.Now()
 			if err := claimItems(ctx, queue, claims); err != nil {
 				return nil, errors.Join(err, opened.close())
@@ -82,6 +90,7 @@ func lanes(ctx context.Context, b *bench) ([]row, error) {
 	cells := func(of map[string][]float64) map[string][]float64 {
 		return map[string][]float64{redlatchName: {middle(of["plain"]), middle(of["priorities"]), middle(of["groups"])}}
 	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	what := fmt.Sprintf("%s messages: plain / 10 priorities / %s groups", figure(float64(messages)), figure(float64(groups)))
 	return []row{
 		{
@@ -93,10 +102,37 @@ func lanes(ctx context.Context, b *bench) ([]row, error) {
 		{Measure: what + ": µs of the server's CPU for each", Cells: cells(costs)},
 		{
 			Measure: what + ": ms of the server for Stats, the slowest",
-			Cells:   map[string][]float64{redlatchName: {float64(stats.Microseconds()) / 1000}},
-			Targets: []target{atMost("ms", 2, float64(stats.Microseconds())/1000)},
+			Cells:   map[string][]float64{redlatchName: {ms(stats)}},
+			Targets: []target{atMost("ms", 2, ms(stats))},
+		},
+		{
+			Measure: what + ": the queue's page of the console, ms / its slowest script at the server, ms; the slowest of all",
+			Cells:   map[string][]float64{redlatchName: {ms(pages), ms(page)}},
+			Targets: []target{atMost("ms", 100, ms(pages)), atMost("ms", 2, ms(page))},
 		},
 	}, b.server.empty(ctx)
+}
+
+// slowestOf returns the longest script that the server runs for a call, and the time that the call takes.
+func slowestOf(ctx context.Context, b *bench, call func() error) (slowest, took time.Duration, err error) {
+	if err := watchScripts(ctx, b.server.admin); err != nil {
+		return 0, 0, err
+	}
+	start := time.Now()
+	err = call()
+	took = time.Since(start)
+	slowest, watched := slowestScript(ctx, b.server.admin)
+	return slowest, took, errors.Join(err, watched)
+}
+
+// openPage has a console of its own, which knows nothing yet, make a page.
+func openPage(ctx context.Context, client *redlatch.Client, path string) error {
+	said := httptest.NewRecorder()
+	console.Handler(client).ServeHTTP(said, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	if text := said.Body.String(); said.Code != http.StatusOK || !strings.Contains(text, "</html>") || strings.Contains(text, `role="alert"`) {
+		return fmt.Errorf("console: %s: status %d: %.200q", path, said.Code, text)
+	}
+	return nil
 }
 
 // offerItems offers n messages from four goroutines, in batches of 1,000.
