@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,68 @@ func TestTasksAreLookedAtAndOperated(t *testing.T) {
 		stop()
 		require.NoError(t, <-ended)
 	})
+}
+
+func TestResultOfATaskIsWaitedFor(t *testing.T) {
+	r := embeddedRig(t)
+	ex := rexecutor.New(r.c, "media")
+	double := rexecutor.NewTask[int, map[string]int]("double", rexecutor.WithMaxAttempts(1))
+	require.NoError(t, double.Handle(ex, func(_ context.Context, c rexecutor.Call[int]) (map[string]int, error) {
+		if c.Args == 0 {
+			return nil, errors.New("nothing to double")
+		}
+		return map[string]int{"twice": 2 * c.Args}, nil
+	}))
+	rests := rexecutor.NewTask[int, struct{}]("rests")
+	_, err := rests.Submit(t.Context(), ex, 1, rexecutor.WithID("expired"), rexecutor.WithExpiry(time.Millisecond))
+	require.NoError(t, err)
+	f, err := rests.Submit(t.Context(), ex, 1, rexecutor.WithID("cancelled"))
+	require.NoError(t, err)
+	ok, err := f.Cancel(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ex.Work(ctx) }()
+
+	id, isLine := strings.CutSuffix(r.must(t, "exec", "submit", "media", "double", "21"), "\n")
+	assert.True(t, isLine)
+	assert.Equal(t, `{"twice":42}`+"\n", r.must(t, "exec", "get", "media", id, "--wait", "10s"))
+	assert.Equal(t, id+"\n", r.must(t, "exec", "submit", "media", "double", "5", "--id", id), "it is the one that was there")
+	assert.JSONEq(t, `{"twice":42}`, r.must(t, "exec", "get", "media", id))
+	assert.JSONEq(t, `{"id": "fails"}`, r.must(t, "--json", "exec", "submit", "media", "double", "0", "--id", "fails", "--attempts", "1"))
+	require.NoError(t, double.Send(t.Context(), ex, 1, rexecutor.WithID("sent")))
+	r.must(t, "exec", "submit", "media", "rests", "1", "--id", "rests")
+	for _, of := range []struct {
+		id   string
+		code int
+		text string
+	}{
+		{"fails", exitTaskFailed, "task failed: nothing to double"},
+		{"cancelled", exitCancelled, "cancelled"},
+		{"expired", exitExpired, "task expired"},
+		{"sent", exitFailed, "not found"},
+		{"unheard", exitFailed, `there is no task "unheard"`},
+	} {
+		code, out, text := r.run(t.Context(), "exec", "get", "media", of.id)
+		assert.Equal(t, of.code, code, "%s: %s", of.id, text)
+		assert.Contains(t, text, of.text)
+		assert.Empty(t, out)
+	}
+	code, _, text := r.run(t.Context(), "exec", "get", "media", "rests", "--wait", "20ms")
+	assert.Equal(t, exitTaken, code, text)
+	code, _, _ = r.run(t.Context(), "exec", "get", "media", "rests", "--wait", "0")
+	assert.Equal(t, exitUsage, code)
+
+	assert.Equal(t, "1 task\n", r.must(t, "exec", "redrive", "media", "fails"))
+	code, _, text = r.run(t.Context(), "exec", "redrive", "media", "rests")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, text, `"rests" is no dead task`)
+	code, _, _ = r.run(t.Context(), "exec", "get", "media", "fails")
+	assert.Equal(t, exitTaskFailed, code, "it was tried again")
+	assert.JSONEq(t, `{"tasks": 2}`, r.must(t, "--json", "exec", "redrive", "media"), "what has failed, and what has expired")
+	stop()
+	require.NoError(t, <-ended)
 }
 
 func TestTaskIsSubmittedWithTheCodecOfItsExecutor(t *testing.T) {

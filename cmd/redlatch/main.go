@@ -28,8 +28,11 @@ const (
 	exitFailed      = 1  // what was asked for failed, or is not there
 	exitUsage       = 2  // wrong arguments
 	exitUnavailable = 69 // Redis did not answer, or refuses writes
-	exitTaken       = 75 // somebody else has the lock
+	exitTaken       = 75 // somebody else has the lock, or a task has not ended yet
 	exitLost        = 76 // the lock was lost while the child ran
+	exitTaskFailed  = 77 // a task has failed for good
+	exitCancelled   = 78 // a task was cancelled
+	exitExpired     = 79 // a task was not begun in time
 	exitCannotRun   = 126
 	exitNotFound    = 127
 )
@@ -130,7 +133,7 @@ redlatch.WithNamePrefix, give the same with --prefix, or in REDLATCH_PREFIX: nam
 clients of that prefix can be asked what they hold.
 
 Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer, or refuses writes; 75 somebody else
-has the lock; 76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal;
+has the lock; 76 the lock was lost; those of "exec get" are in its help. "lock run" passes on that of its child, and 128 and the number for a signal;
 126 if the program cannot be run, 127 if it is not found. "elect run" does likewise.
 
 With --json, "redlatch ls", "watch" and "tail" print an object on each line, and the others one value, which is an array

@@ -386,23 +386,34 @@ func (a *app) queueRedrive() *cobra.Command {
 		Example: "  redlatch queue redrive mails\n  redlatch queue redrive mails 01a20e3c-4314-7d0b-80c6-22963ef0764d",
 		Args:    checked(cobra.RangeArgs(1, 2)),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			if len(args) == 1 {
-				n, err := q.RedriveAll(ctx)
-				if n == 0 && err == nil && !a.json {
-					_, err = fmt.Fprintln(a.err, "There is no dead letter. Messages that failed and have attempts left are delivered again by themselves.")
-				}
-				return errors.Join(a.changed(n, "message", "messages"), err)
-			}
-			ok, err := q.Redrive(ctx, args[1])
-			switch {
-			case err != nil:
-				return err
-			case !ok:
-				return &exit{exitFailed, fmt.Errorf("%q is no dead letter", args[1])}
-			}
-			return a.changed(1, "message", "messages")
+			return a.redrive(ctx, q, args[1:], "message", "dead letter")
 		}),
 	}
+}
+
+// redriver has dead letters, or dead tasks.
+type redriver interface {
+	Redrive(ctx context.Context, id string) (bool, error)
+	RedriveAll(ctx context.Context) (int, error)
+}
+
+// redrive has those begun again whose ids are given, or all.
+func (a *app) redrive(ctx context.Context, q redriver, ids []string, noun, dead string) error {
+	if len(ids) == 0 {
+		n, err := q.RedriveAll(ctx)
+		if n == 0 && err == nil && !a.json {
+			_, err = fmt.Fprintf(a.err, "There is no %s. A %s that failed and has attempts left is tried again by itself.\n", dead, noun)
+		}
+		return errors.Join(a.changed(n, noun, noun+"s"), err)
+	}
+	ok, err := q.Redrive(ctx, ids[0])
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return &exit{exitFailed, fmt.Errorf("%q is no %s", ids[0], dead)}
+	}
+	return a.changed(1, noun, noun+"s")
 }
 
 func (a *app) queuePurge() *cobra.Command {
@@ -432,7 +443,7 @@ func (a *app) queuePurge() *cobra.Command {
 // changed says how many messages were changed.
 func (a *app) changed(n int, one, many string) error {
 	if a.json {
-		return a.print(map[string]int{strings.ToUpper(many[:1]) + many[1:]: n}, nil)
+		return a.print(map[string]int{many: n}, nil)
 	}
 	_, err := fmt.Fprintln(a.out, inspect.N(n, one, many))
 	return err
