@@ -361,9 +361,23 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 		require.NoError(t, m.Reject(t.Context(), "no such address"))
 
 		for _, verb := range []string{"stats", "info"} {
+			got := map[string]any{}
+			require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "queue", verb, "mails")), &got))
+			for _, when := range []string{"this_minute", "ten_minutes", "last_hour"} {
+				m, ok := got[when].(map[string]any)
+				require.True(t, ok, "%v", got)
+				assert.NotEmpty(t, m["start"])
+				delete(got, when)
+				if when != "this_minute" { // which may just have begun
+					assert.Equal(t, []any{2.0, 0.0, 1.0, 1.0}, []any{m["offered"], m["done"], m["failed"], m["dead"]}, when)
+				}
+			}
+			text, err := json.Marshal(got)
+			require.NoError(t, err)
 			assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false,"paused_until":null,"oldest":"0s",
-				"groups":0,"priorities":[0,0,0,0,0,0,0,0,0,0]}`, r.must(t, "--json", "queue", verb, "mails"))
+				"groups":0,"priorities":[0,0,0,0,0,0,0,0,0,0]}`, string(text))
 		}
+		assert.Regexp(t, `\n +OFFERED +DONE +FAILED +DEAD +LATE\nthis minute .*\n10 minutes .*\nlast hour +2 +0 +1 +1 +\S+s\n$`, r.must(t, "queue", "stats", "mails"))
 		hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
 		assert.Contains(t, hidden, "no such address")
 		assert.NotContains(t, hidden, `"to"`)
@@ -590,6 +604,25 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 	assert.Regexp(t, `ready +0`, r.must(t, "queue", "stats", "mails"), "it is empty, and there")
 	assert.Equal(t, "0 messages\n", r.must(t, "queue", "redrive", "mails"))
 	assert.Contains(t, r.err.String(), "There is no dead letter.")
+}
+
+func TestMessageIsPrintedWithItsTerms(t *testing.T) {
+	r := embeddedRig(t)
+	q := redlatch.GetDelayedQueue[string](r.c, "mails")
+	_, err := q.Offer(t.Context(), "hello", time.Hour, rdelayedqueue.WithID("all"), rdelayedqueue.WithGroup("ann"), rdelayedqueue.WithPriority(3),
+		rdelayedqueue.WithMaxAttempts(7), rdelayedqueue.WithExpiry(time.Minute), rdelayedqueue.WithHeaders(map[string]string{"b": "two", "a": "one"}))
+	require.NoError(t, err)
+	_, err = q.Offer(t.Context(), "hello", time.Hour, rdelayedqueue.WithID("none"))
+	require.NoError(t, err)
+	assert.Regexp(t, `^message +all\nstate +delayed\nattempt +0 of 7\ndue +\S+Z\ngroup +ann\npriority +3\nexpiry +1m0s\n`+
+		`header a +not shown.*\nheader b +not shown.*\n$`, r.must(t, "queue", "get", "mails", "all"))
+	assert.Regexp(t, `\nheader a +one\nheader b +two\npayload +"hello"\n$`, r.must(t, "queue", "get", "mails", "all", "--payloads"))
+	assert.Regexp(t, `^message +none\nstate +delayed\nattempt +0\ndue +\S+Z\n$`, r.must(t, "queue", "get", "mails", "none"))
+	hidden := r.must(t, "--json", "queue", "get", "mails", "all")
+	for _, part := range []string{`"group":"ann"`, `"priority":3`, `"max_attempts":7`, `"expiry":"1m0s"`, `"headers":{"a":null,"b":null}`, `"payload":null`} {
+		assert.Contains(t, hidden, part)
+	}
+	assert.Contains(t, r.must(t, "--json", "queue", "get", "mails", "none"), `"max_attempts":null`)
 }
 
 func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {

@@ -17,12 +17,12 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/queue"
-	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
 
 func (a *app) exec() *cobra.Command {
-	verbs := []*cobra.Command{a.execStats(), a.execList(), a.execSubmit(), a.execGet(), a.execCancel(), a.execRedrive()}
+	list := a.messages(kinds.Executor, "List tasks, those that are due first", "", "  redlatch exec ls media --state dead")
+	verbs := []*cobra.Command{a.execStats(), list, a.execSubmit(), a.execStatus(), a.execGet(), a.execCancel(), a.execRedrive()}
 	for _, verb := range verbs {
 		verb.ValidArgsFunction = a.completing(func(ctx context.Context, c *redlatch.Client, found func(name string)) {
 			for o, err := range c.Objects(ctx, "", redlatch.WithKinds(kinds.Executor)) {
@@ -49,73 +49,10 @@ func (a *app) execStats() *cobra.Command {
 		Long: `How many tasks are in each state, as "queue stats" has it, and of each name how many; of those in flight
 and dead the 10,000 newest are counted. A task is orphaned if some of its name wait and no worker that handles them has
 been there for 25 s. The executor "media" is the queue "{media}:tasks" for redlatch queue.`,
-		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, args []string) error {
-			s, err := ex.Stats(ctx)
-			if err != nil {
-				return err
-			}
-			if s.Stats == (rdelayedqueue.Stats{}) && len(s.Tasks) == 0 {
-				return &exit{exitFailed, fmt.Errorf("there is no executor %q", args[0])}
-			}
-			return a.print(s, func(w io.Writer) error { return writeExecutor(w, args[0], s) })
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			return a.numbers(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kinds.Executor, Name: args[0]}))
 		}),
 	}
-}
-
-func writeExecutor(w io.Writer, name string, s rexecutor.Stats) error {
-	err := writeCounts(w, "executor", name, s.Stats)
-	for _, t := range s.Tasks {
-		err = errors.Join(err, row(w, "task "+t.Name, inspect.TaskCounts(t)))
-	}
-	return err
-}
-
-// task is a task as it is printed.
-type task struct {
-	ID       string    `json:"id"`
-	Task     string    `json:"task"`
-	State    string    `json:"state"`
-	Attempt  int       `json:"attempt"`
-	DueAt    time.Time `json:"dueAt"`
-	Group    string    `json:"group,omitempty"`
-	Priority int       `json:"priority,omitempty"`
-	Error    string    `json:"error,omitempty"`
-}
-
-func (a *app) execList() *cobra.Command {
-	state, most := "", 0
-	cmd := &cobra.Command{
-		Use: "ls NAME", Short: "List tasks, those that are due first", Example: "  redlatch exec ls media --state dead", Args: exactly(1),
-		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, _ []string) error {
-			s, err := stateOf(state)
-			if err != nil {
-				return err
-			}
-			if most < 1 {
-				return &exit{exitUsage, errors.New("-n must be 1 or more")}
-			}
-			all := []task{} // none is a list too, in JSON
-			for e, err := range ex.All(ctx, rexecutor.State(s)) {
-				if err != nil {
-					return err
-				}
-				all = append(all, task{e.ID, e.Task, inspect.StateName(s), e.Attempt, e.DueAt, e.Group, e.Priority, e.Error})
-				if len(all) == most {
-					break
-				}
-			}
-			return a.list(all, func(w io.Writer) error {
-				err := row(w, "ID", "TASK", "ATTEMPT", strings.ToUpper(inspect.TimeName(inspect.StateName(s))), "ERROR")
-				for _, t := range all {
-					err = errors.Join(err, row(w, t.ID, t.Task, t.Attempt, at(t.DueAt), inspect.FirstLine(t.Error)))
-				}
-				return err
-			})
-		}),
-	}
-	stateFlag(cmd, &state, "ready")
-	cmd.Flags().IntVarP(&most, "count", "n", 100, "how many at the most")
-	return cmd
 }
 
 func (a *app) execSubmit() *cobra.Command {
@@ -204,6 +141,29 @@ func integers(value any) any {
 		}
 	}
 	return value
+}
+
+func (a *app) execStatus() *cobra.Command {
+	payload := false
+	cmd := &cobra.Command{
+		Use: "status NAME ID", Short: "Print a task", Args: exactly(2),
+		Long: `Print a task as "queue get" prints a message; of one that is done or was cancelled, as long as that is known, its name and
+that. "exec get" prints the result.`,
+		Example: "  redlatch exec status media 01a20e3c-4314-7d0b-80c6-22963ef0764d --payloads",
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			fate, err := fateOf(ctx, c, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if word := ended[fate.State]; word != "" {
+				j := job{Message: inspect.Message{ID: args[1], Task: fate.Task, State: word}}
+				return a.print(j, j.write)
+			}
+			return a.message(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kinds.Executor, Name: args[0]}), args[1], payload)
+		}),
+	}
+	payloadFlag(cmd, &payload)
+	return cmd
 }
 
 func (a *app) execGet() *cobra.Command {

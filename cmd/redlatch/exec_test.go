@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -128,9 +129,27 @@ func TestResultOfATaskIsWaitedFor(t *testing.T) {
 	assert.Contains(t, text, `"rests" is no dead task`)
 	code, _, _ = r.run(t.Context(), "exec", "get", "media", "fails")
 	assert.Equal(t, exitTaskFailed, code, "it was tried again")
+	assert.Contains(t, r.must(t, "--json", "exec", "status", "media", "fails"), `"err":"nothing to double"`)
+	assert.Regexp(t, `\nlast hour +6 +2 +2 +3 `, r.must(t, "exec", "stats", "media"))
+	var stats struct {
+		Tasks    []struct{ Name string }
+		LastHour struct{ Done int } `json:"last_hour"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "exec", "stats", "media")), &stats))
+	assert.Equal(t, 2, stats.LastHour.Done)
+	assert.Len(t, stats.Tasks, 2)
 	assert.JSONEq(t, `{"tasks": 2}`, r.must(t, "--json", "exec", "redrive", "media"), "what has failed, and what has expired")
 	stop()
 	require.NoError(t, <-ended)
+
+	r.must(t, "exec", "submit", "media", "double", "[7]", "--id", "stands", "--group", "ann", "--delay", "1h")
+	assert.Regexp(t, `^id +stands\ntask +double\nstate +delayed\nattempt +0 of 10\ndue +\S+Z\ngroup +ann\n$`, r.must(t, "exec", "status", "media", "stands"))
+	assert.Regexp(t, `\npayload +\[7\]\n$`, r.must(t, "exec", "status", "media", "stands", "--payloads"))
+	assert.Regexp(t, `\nstands +double +0 +\S+Z +\[7\]\n$`, r.must(t, "exec", "ls", "media", "--state", "delayed", "--payloads"))
+	assert.Regexp(t, `^id +\S+\ntask +double\nstate +done\n$`, r.must(t, "exec", "status", "media", id))
+	assert.Regexp(t, `^id +cancelled\ntask +rests\nstate +cancelled\n$`, r.must(t, "exec", "status", "media", "cancelled"))
+	code, _, text = r.run(t.Context(), "exec", "status", "media", "unheard")
+	assert.Equal(t, exitFailed, code, text)
 }
 
 func TestTaskIsSubmittedWithTheCodecOfItsExecutor(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +17,13 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rexecutor"
 )
 
 func (a *app) queue() *cobra.Command {
-	return a.group("queue", "Look at a delayed queue, and operate it", []string{kinds.Queue}, a.queueStats(), a.queueErrors(), a.queueTail(), a.queueList(), a.queueGet(),
+	list := a.messages(kinds.Queue, "List messages, those that are due first", `List messages, those that are due first, with the first line of their last error, of which a terminal shows as much as
+has room. get prints all of it.`, "  redlatch queue ls mails --state dead --payloads")
+	return a.group("queue", "Look at a delayed queue, and operate it", []string{kinds.Queue}, a.queueStats(), a.queueErrors(), a.queueTail(), list, a.queueGet(),
 		a.queueCancel(), a.queueRedrive(), a.queuePurge(),
 		a.queuePause(), a.queueResume())
 }
@@ -54,56 +56,112 @@ func (a *app) queueStats() *cobra.Command {
 attempt that ended with an error, or whose claim ran out; other delayed ones are meant for later. After how many attempts a
 message is dead is a setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is for how long the message has been
 due that has been due longest, "oldest" in JSON. "group waits" is of how many groups a message waits for another one; "priority 9" and the like are the
-messages with that priority that are delayed or ready.`,
-		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			s, err := a.stats(ctx, q, args[0])
-			if err != nil {
-				return err
-			}
-			return a.print(s, func(w io.Writer) error { return writeStats(w, args[0], s) })
+messages with that priority that are delayed or ready.
+
+Below are the numbers of this minute of Redis's clock, which has begun, and with it of the last ten, and of the last hour: messages that
+were offered, and done, attempts that failed, messages that became dead, and how late a message was claimed at the most.`,
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			return a.numbers(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kinds.Queue, Name: args[0]}))
 		}),
 	}
 }
 
-func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
-	return writeCounts(w, "queue", name, s)
+// numbers prints those of a queue or an executor.
+func (a *app) numbers(ctx context.Context, q *inspect.Messages) error {
+	n, err := numbersOf(ctx, q)
+	if err == nil {
+		err = a.thereIs(ctx, q.Object, n.Stats)
+	}
+	if err != nil {
+		return err
+	}
+	var v any = n
+	if q.Kind == kinds.Queue { // which has no tasks
+		v = struct {
+			rdelayedqueue.Stats
+			lately
+		}{n.Stats.Stats, n.lately}
+	}
+	return a.print(v, n.write)
 }
 
-// writeCounts writes the numbers of an object of a kind.
-func writeCounts(w io.Writer, kind, name string, s rdelayedqueue.Stats) error {
-	paused := strconv.FormatBool(s.Paused)
-	if !s.PausedUntil.IsZero() {
-		paused = "until " + s.PausedUntil.UTC().Format(time.RFC3339)
+// numbers are those of a queue or an executor.
+type numbers struct {
+	of inspect.Object
+	rexecutor.Stats
+	lately
+}
+
+// lately is what has happened since the beginning of a minute.
+type lately struct{ ThisMinute, TenMinutes, LastHour rdelayedqueue.Minute }
+
+func numbersOf(ctx context.Context, q *inspect.Messages) (numbers, error) {
+	s, err := q.Stats(ctx)
+	if err != nil {
+		return numbers{}, err
 	}
-	err := errors.Join(row(w, kind, name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
-		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Oldest),
-		row(w, "group waits", s.Groups))
-	for p, n := range slices.Backward(s.Priorities[:]) {
-		if n > 0 {
-			err = errors.Join(err, row(w, fmt.Sprintf("priority %d", p), n))
+	all, err := q.Series(ctx)
+	if err != nil {
+		return numbers{}, err
+	}
+	return numbers{q.Object, s, lately{sum(all[len(all)-1:]), sum(all[len(all)-10:]), sum(all)}}, nil
+}
+
+// sum returns what happened in some minutes.
+func sum(minutes []rdelayedqueue.Minute) rdelayedqueue.Minute {
+	all := rdelayedqueue.Minute{Start: minutes[0].Start}
+	for _, m := range minutes {
+		all.Offered, all.Done, all.Failed, all.Dead = all.Offered+m.Offered, all.Done+m.Done, all.Failed+m.Failed, all.Dead+m.Dead
+		all.Lateness = max(all.Lateness, m.Lateness)
+	}
+	return all
+}
+
+func (n numbers) write(w io.Writer) error {
+	paused := strconv.FormatBool(n.Paused)
+	if !n.PausedUntil.IsZero() {
+		paused = "until " + n.PausedUntil.UTC().Format(time.RFC3339)
+	}
+	err := errors.Join(row(w, n.of.Kind, n.of.Name), row(w, "delayed", n.Delayed), row(w, "ready", n.Ready), row(w, "in flight", n.InFlight),
+		row(w, "dead", n.Dead), row(w, "being retried", n.Failed), row(w, "paused", paused), row(w, "lag", n.Oldest),
+		row(w, "group waits", n.Groups))
+	for p, count := range slices.Backward(n.Priorities[:]) {
+		if count > 0 {
+			err = errors.Join(err, row(w, fmt.Sprintf("priority %d", p), count))
 		}
 	}
-	return err
+	for _, t := range n.Tasks {
+		err = errors.Join(err, row(w, "task "+t.Name, inspect.TaskCounts(t)))
+	}
+	happened := func(when string, m rdelayedqueue.Minute) error {
+		return row(w, when, m.Offered, m.Done, m.Failed, m.Dead, m.Lateness)
+	}
+	return errors.Join(err, row(w, "", "OFFERED", "DONE", "FAILED", "DEAD", "LATE"), happened("this minute", n.ThisMinute),
+		happened("10 minutes", n.TenMinutes), happened("last hour", n.LastHour))
 }
 
-// stats returns how many messages a queue has. One that Redis does not have is an error.
-func (a *app) stats(ctx context.Context, q *jobs, name string) (rdelayedqueue.Stats, error) {
+// stats returns how many messages there are. A queue or an executor that Redis does not have is an error.
+func (a *app) stats(ctx context.Context, q *inspect.Messages) (rexecutor.Stats, error) {
 	s, err := q.Stats(ctx)
-	if err == nil && s == (rdelayedqueue.Stats{}) {
-		err = a.thereIs(ctx, name)
+	if err == nil {
+		err = a.thereIs(ctx, q.Object, s)
 	}
 	return s, err
 }
 
-// thereIs returns an error if Redis has no queue of a name. Where the user may not look for it, it counts as there.
-func (a *app) thereIs(ctx context.Context, name string) error {
-	for _, err := range a.client.Objects(ctx, core.EscapePattern(name), redlatch.WithKinds(kinds.Queue)) {
+// thereIs returns an error if Redis does not have a queue or an executor of which this is known. Where the user may not look for it, it
+// counts as there.
+func (a *app) thereIs(ctx context.Context, o inspect.Object, s rexecutor.Stats) error {
+	if s.Stats != (rdelayedqueue.Stats{}) || len(s.Tasks) > 0 {
+		return nil
+	}
+	for _, err := range a.client.Objects(ctx, core.EscapePattern(o.Name), redlatch.WithKinds(o.Kind)) {
 		if errors.Is(err, redlatch.ErrUnavailable) {
 			return err
 		}
 		return nil //nolint:nilerr // as said above
 	}
-	return &exit{exitFailed, fmt.Errorf("there is no queue %q", name)}
+	return &exit{exitFailed, fmt.Errorf("there is no %s %q", o.Kind, o.Name)}
 }
 
 // errorCount is an error of a queue, and how many messages have it.
@@ -119,7 +177,8 @@ func (a *app) queueErrors() *cobra.Command {
 		Long: `The errors of a queue by their first line, the most frequent first, and how many messages have each: dead ones, and those that
 are being retried. It looks at up to 10,000 messages of each state, of dead letters at the newest, for as long as there is time.`,
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			s, err := a.stats(ctx, inspect.QueueOf(c, args[0]), args[0])
+			q := inspect.MessagesOf(c, inspect.Object{Kind: kinds.Queue, Name: args[0]})
+			s, err := a.stats(ctx, q)
 			if err != nil {
 				return err
 			}
@@ -128,7 +187,7 @@ are being retried. It looks at up to 10,000 messages of each state, of dead lett
 				if state == rdelayedqueue.Dead && s.Dead == 0 || state != rdelayedqueue.Dead && s.Failed == 0 {
 					continue
 				}
-				v, err := inspect.MessagesOf(c, inspect.Object{Kind: kinds.Queue, Name: args[0]}).Survey(ctx, state)
+				v, err := q.Survey(ctx, state)
 				if err != nil {
 					return err
 				}
@@ -181,106 +240,6 @@ func stateOf(word string) (rdelayedqueue.State, error) {
 	return s, err
 }
 
-// job is a message as it is printed.
-type job inspect.Message
-
-func shown(e rdelayedqueue.Entry[[]byte], payload bool) job {
-	return job(inspect.MessageOf(e, payload))
-}
-
-func (j job) row(w io.Writer) error {
-	cells := []any{j.ID, j.State, j.Attempt, j.DueAt.UTC().Format(time.RFC3339), inspect.FirstLine(j.Error)}
-	if j.Payload != nil {
-		text, err := json.Marshal(j.Payload)
-		if err != nil {
-			return err
-		}
-		cells = append(cells, string(text))
-	}
-	return row(w, cells...)
-}
-
-// write writes all there is to say of a message.
-func (j job) write(w io.Writer) error {
-	err := errors.Join(row(w, "message", j.ID), row(w, "state", j.State), row(w, "attempt", j.Attempt),
-		row(w, inspect.TimeName(j.State), j.DueAt.UTC().Format(time.RFC3339)))
-	name := "error"
-	for line := range strings.Lines(j.Error) {
-		err = errors.Join(err, row(w, name, strings.TrimSuffix(line, "\n")))
-		name = ""
-	}
-	for _, tried := range j.History {
-		took := "did not end"
-		if tried.Took >= 0 {
-			took = "took " + tried.Took.Round(time.Millisecond).String()
-		}
-		err = errors.Join(err, row(w, "attempt "+at(tried.Started), took+", "+tried.Where+": "+inspect.FirstLine(tried.Err)))
-	}
-	if j.Payload != nil {
-		text, failed := json.Marshal(j.Payload)
-		err = errors.Join(err, failed, row(w, "payload", string(text)))
-	}
-	return err
-}
-
-func (a *app) queueList() *cobra.Command {
-	state, most, payload := "", 0, false
-	cmd := &cobra.Command{
-		Use: "ls NAME", Short: "List messages, those that are due first", Args: exactly(1),
-		Long: `List messages, those that are due first, with the first line of their last error, of which a terminal shows as much as
-has room. get prints all of it.`,
-		Example: "  redlatch queue ls mails --state dead --payloads",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := stateOf(state)
-			if err != nil {
-				return err
-			}
-			if most < 1 {
-				return &exit{exitUsage, errors.New("-n must be 1 or more")}
-			}
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			all := []job{} // none is a list too, in JSON
-			for e, err := range q.All(cmd.Context(), s) {
-				if err != nil {
-					return err
-				}
-				if all = append(all, shown(e, payload)); len(all) == most {
-					break
-				}
-			}
-			if len(all) == 0 {
-				stats, err := a.stats(cmd.Context(), q, args[0])
-				if err != nil {
-					return err
-				}
-				a.hint("none of that state; there are: %s; see --state", inspect.Counts(stats))
-			}
-			show := a.list
-			if payload { // which stands behind the errors
-				show = a.print
-			}
-			return show(all, func(w io.Writer) error {
-				heads := []any{"ID", "STATE", "ATTEMPT", strings.ToUpper(inspect.TimeName(inspect.StateName(s))), "ERROR"}
-				if payload {
-					heads = append(heads, "PAYLOAD")
-				}
-				err := row(w, heads...)
-				for _, j := range all {
-					err = errors.Join(err, j.row(w))
-				}
-				return err
-			})
-		},
-	}
-	stateFlag(cmd, &state, "ready")
-	cmd.Flags().IntVarP(&most, "count", "n", 100, "how many at the most")
-	payloadFlag(cmd, &payload)
-	return cmd
-}
-
 func stateFlag(cmd *cobra.Command, state *string, usual string) {
 	cmd.Flags().StringVar(state, "state", usual, "delayed, ready, in-flight or dead")
 	complete(cmd, "state", "delayed", "ready", "in-flight", "dead")
@@ -294,18 +253,13 @@ func (a *app) queueGet() *cobra.Command {
 	payload := false
 	cmd := &cobra.Command{
 		Use: "get NAME ID", Short: "Print a message", Args: exactly(2),
-		Long: `Print a message.
+		Long: `Print a message, with its last five attempts that failed.
 
 With --payloads, MessagePack and JSON are printed as JSON, other text as it is, and other bytes in base64. A JSON
-payload that is one digit is read as MessagePack, which it is too: 7 is printed as 55.`,
+payload that is one digit is read as MessagePack, which it is too: 7 is printed as 55. Without it, only the names of headers are printed.`,
 		Example: "  redlatch queue get mails 01a20e3c-4314-7d0b-80c6-22963ef0764d --payloads",
-		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			e, err := q.Get(ctx, args[1])
-			if err != nil {
-				return err
-			}
-			j := shown(*e, payload)
-			return a.print(j, j.write)
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			return a.message(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kinds.Queue, Name: args[0]}), args[1], payload)
 		}),
 	}
 	payloadFlag(cmd, &payload)

@@ -18,7 +18,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
-	"github.com/redlatch/redlatch/rexecutor"
 )
 
 const mostListed = 10_000 // objects that the screen looks at
@@ -182,18 +181,9 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 	case kinds.Latch:
 		info, err := c.GetCountDownLatch(name).Info(ctx)
 		return func(w io.Writer) error { return writeLatch(w, info) }, err
-	case kinds.Queue:
-		s, err := inspect.QueueOf(c, name).Stats(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return func(w io.Writer) error { return writeStats(w, name, s) }, nil
-	case kinds.Executor:
-		s, err := rexecutor.New(c, name).Stats(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return func(w io.Writer) error { return writeExecutor(w, name, s) }, nil
+	case kinds.Queue, kinds.Executor:
+		n, err := numbersOf(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kind, Name: name}))
+		return n.write, err
 	case kinds.Barrier:
 		b, err := inspect.BarriersOf(ctx, c, name)
 		return func(w io.Writer) error { return writeBarriers(w, b) }, err

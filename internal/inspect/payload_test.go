@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/inspect"
-	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
 // shownAs returns a payload as the command prints it.
@@ -17,7 +16,7 @@ func shownAs(t *testing.T, c codec.Codec, v any) string {
 	t.Helper()
 	raw, err := c.Encode(v)
 	require.NoError(t, err)
-	text, err := json.Marshal(inspect.MessageOf(rdelayedqueue.Entry[[]byte]{Raw: raw}, true).Payload)
+	text, err := json.Marshal(inspect.Decoded(raw))
 	require.NoError(t, err)
 	return string(text)
 }

@@ -30,6 +30,8 @@ func QueueOf(c *redlatch.Client, name string) *Queue {
 type Messages struct {
 	operations
 	Object
+	Payloads bool // of pages
+
 	core  *core.Core
 	queue *queue.Queue
 	stats func(ctx context.Context) (rexecutor.Stats, error)
@@ -52,7 +54,7 @@ func MessagesOf(c *redlatch.Client, o Object) *Messages {
 	if o.Kind == kinds.Executor {
 		ex := rexecutor.New(c, o.Name)
 		return &Messages{
-			ex.Queue(), o, of, core.Manager(of, queue.New).Derived(o.Kind, o.Name, queue.TasksSuffix), ex.Stats,
+			ex.Queue(), o, false, of, core.Manager(of, queue.New).Derived(o.Kind, o.Name, queue.TasksSuffix), ex.Stats,
 			func(ctx context.Context, s rdelayedqueue.State) (int, error) {
 				return ex.Queue().Purge(ctx, rexecutor.State(s))
 			},
@@ -60,7 +62,7 @@ func MessagesOf(c *redlatch.Client, o Object) *Messages {
 	}
 	q := QueueOf(c, o.Name)
 	return &Messages{
-		q, o, of, core.Manager(of, queue.New).Queue(o.Name),
+		q, o, false, of, core.Manager(of, queue.New).Queue(o.Name),
 		func(ctx context.Context) (rexecutor.Stats, error) {
 			s, err := q.Stats(ctx)
 			return rexecutor.Stats{Stats: s}, err
@@ -102,7 +104,7 @@ func (q *Messages) Get(ctx context.Context, id string) (m Message, headers map[s
 	return m, e.Headers, nil
 }
 
-// Page returns up to n after a cursor, without payloads, in the order of rdelayedqueue's All, and the cursor of the next page: empty for
+// Page returns up to n after a cursor, with payloads if those are wanted, in the order of rdelayedqueue's All, and the cursor of the next page: empty for
 // the first page, and after the last one.
 func (q *Messages) Page(ctx context.Context, s rdelayedqueue.State, cursor string, n int) (all []Message, next string, err error) {
 	err = q.queue.Check()
@@ -114,8 +116,11 @@ func (q *Messages) Page(ctx context.Context, s rdelayedqueue.State, cursor strin
 		found, next, err = q.queue.List(ctx, queue.State(s), cursor, n)
 	}
 	for _, e := range found {
-		e.State = queue.State(s)
-		all = append(all, messageOf(e))
+		m := messageOf(e)
+		if q.Payloads {
+			m.Payload = Decoded(e.Payload)
+		}
+		all = append(all, m)
 	}
 	return all, next, q.wrap("list", err)
 }
@@ -182,42 +187,25 @@ func FirstLine(text string) string {
 
 // Message is a message as it is shown.
 type Message struct {
-	ID       string
-	Task     string `json:",omitempty"` // of an executor
-	Group    string `json:",omitempty"`
-	Priority int    `json:",omitempty"`
-	State    string
-	Attempt  int
-	DueAt    time.Time
-	Error    string
-	History  []Attempt `json:",omitempty"`
-	Payload  any       // nil if it is not to be shown
-}
-
-// Attempt is an attempt of a message that failed, or whose claim ran out.
-type Attempt = rdelayedqueue.Attempt
-
-// MessageOf returns what is shown of a message, with its payload as [Decoded] returns it if it is to be shown.
-func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
-	m := Message{
-		ID: e.ID, Group: e.Group, Priority: e.Priority, State: StateName(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
-		History: e.History,
-	}
-	if payload {
-		m.Payload = Decoded(e.Raw)
-	}
-	return m
+	ID          string
+	Task        string `json:",omitempty"` // of an executor
+	Group       string `json:",omitempty"`
+	Priority    int    `json:",omitempty"`
+	State       string
+	Attempt     int
+	MaxAttempts *int          `json:",omitempty"` // its own; 0 for no limit
+	Expiry      time.Duration `json:",omitempty"`
+	DueAt       time.Time
+	Error       string
+	History     []queue.Attempt `json:",omitempty"`
+	Payload     any             // as [Decoded] returns it; nil if it is not to be shown
 }
 
 func messageOf(e queue.Entry) Message {
-	m := Message{
+	return Message{
 		ID: e.ID, Task: e.Task, Group: e.Group, Priority: e.Priority, State: StateName(rdelayedqueue.State(e.State)), Attempt: e.Attempt,
-		DueAt: e.DueAt, Error: e.Error,
+		MaxAttempts: e.Attempts, Expiry: e.Expiry, DueAt: e.DueAt, Error: e.Error, History: e.History,
 	}
-	for _, a := range e.History {
-		m.History = append(m.History, Attempt(a))
-	}
-	return m
 }
 
 // Decoded returns what bytes mean by the default codec, or as JSON, or as text; or else the bytes.

@@ -35,6 +35,8 @@ type Entry struct {
 	Priority int
 	State    State
 	Attempt  int
+	Attempts *int          // after which it is dead; nil for the consumer's
+	Expiry   time.Duration // 0 for none
 	DueAt    time.Time
 	Error    string
 	History  []Attempt // the last five, the newest first
@@ -129,7 +131,7 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	e.Error, e.History = historyOf(texts[2])
 	e.ID, err = idOf(e.member)
 	b := bodyOf(texts[3])
-	e.Payload, e.Headers, e.Task = b.payload, b.headers, b.own.Task
+	e.Payload, e.Headers, e.Task, e.Attempts, e.Expiry = b.payload, b.headers, b.own.Task, b.own.Attempts, b.own.Expiry
 	if b.own.Group != nil {
 		e.Group = b.own.Group.Key
 	}
