@@ -26,7 +26,7 @@ func WithHooks(hooks ...redis.Hook) Option {
 
 // Observer has functions that a client calls when something happens; each may be nil, and costs nothing then. A call holds
 // up the goroutine on which it happened, so the functions must return at once, and must not panic. The kind is lock,
-// fair_lock, rw_lock, multi_lock, semaphore, permits (of a semaphore of leased permits), latch, barrier, queue, scheduler, election, once or
+// fair_lock, rw_lock, multi_lock, semaphore, permits (of a semaphore of leased permits), latch, barrier, queue, executor, scheduler, election, once or
 // limiter; the name is that of the object, without the client's prefix.
 //
 // Of two functions that end in Start and End, Start returns a context, derived from its own or the same. The work and End
@@ -101,7 +101,7 @@ type HoldEndEvent struct {
 
 // OfferStartEvent is a call that begins to offer messages.
 type OfferStartEvent struct {
-	// Kind and Name are those of the queue or the scheduler, and Messages is the number of them.
+	// Kind and Name are those of the queue, the executor or the scheduler, and Messages is the number of them.
 	Kind, Name string
 	Messages   int
 	// Headers are for OfferStart to fill.
@@ -120,9 +120,11 @@ type OfferEndEvent struct {
 
 // HandleStartEvent is a handler that begins to work on a message.
 type HandleStartEvent struct {
-	// Kind and Name are those of the queue or the scheduler, and ID is that of the message.
+	// Kind and Name are those of the queue, the executor or the scheduler, and ID is that of the message.
 	Kind, Name, ID string
-	Attempt        int
+	// Task is the name of an executor's task; "" of a message that is none.
+	Task    string
+	Attempt int
 	// Late is for about how long the message has been due. The first attempt at a tick of a scheduler counts from when
 	// that was due at first, even if it has waited or was passed on.
 	Late time.Duration
@@ -133,6 +135,7 @@ type HandleStartEvent struct {
 // HandleEndEvent is a handler that has returned.
 type HandleEndEvent struct {
 	Kind, Name, ID string
+	Task           string
 	Attempt        int
 	Took           time.Duration
 	// Err is the handler's error, also of one that panicked, took too long or ended its goroutine.
@@ -143,7 +146,7 @@ type HandleEndEvent struct {
 
 // DeadLetterEvent is a message that became a dead letter.
 type DeadLetterEvent struct {
-	// Kind and Name are those of the queue or the scheduler, and ID is that of the message.
+	// Kind and Name are those of the queue, the executor or the scheduler, and ID is that of the message.
 	Kind, Name, ID string
 	Attempt        int
 	// Cause is the text of the last error, which may contain data of the message.

@@ -67,7 +67,7 @@ type seriesByKey map[seriesKey]*series
 
 // seriesKey is what a series is found by. The first is object, script, or the operation on a queue; a name is a label, of which there
 // are few.
-type seriesKey struct{ of, kind, node, name, result string }
+type seriesKey struct{ of, kind, node, name, task, result string }
 
 // series has the attributes of a time series.
 type series struct {
@@ -262,26 +262,31 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
 	end(span, send, inspect.Result(e.Err), e.Err)
-	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, send, inspect.Result(e.Err)).record...)
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(seriesKey{of: send, kind: e.Kind, name: e.Name, result: inspect.Result(e.Err)}).record...)
 }
 
 func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
 	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(e.Headers))
-	ctx, _ = t.tracer.Start(ctx, "process "+e.Name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+	attributes := []attribute.KeyValue{
 		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(process),
-		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt)))
-	t.late.Record(ctx, e.Late.Seconds(), t.queue(e.Kind, e.Name, "", "").record...)
+		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt),
+	}
+	if e.Task != "" {
+		attributes = append(attributes, taskKey.String(e.Task))
+	}
+	ctx, _ = t.tracer.Start(ctx, "process "+e.Name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
+	t.late.Record(ctx, e.Late.Seconds(), t.queue(seriesKey{kind: e.Kind, name: e.Name, task: e.Task}).record...)
 	return ctx
 }
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
 	result := inspect.Handled(e)
 	end(trace.SpanFromContext(ctx), process, result, e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, process, result).record...)
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(seriesKey{of: process, kind: e.Kind, name: e.Name, task: e.Task, result: result}).record...)
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
-	t.dead.Add(ctx, 1, t.queue(e.Kind, e.Name, "", "").add...)
+	t.dead.Add(ctx, 1, t.queue(seriesKey{kind: e.Kind, name: e.Name}).add...)
 }
 
 func (t *Telemetry) scriptStart(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
@@ -380,18 +385,21 @@ func object(kind, name string) []attribute.KeyValue {
 	return []attribute.KeyValue{kindKey.String(kind), nameKey.String(name)}
 }
 
-// queue returns the series of a queue; without an operation and a result if those are "".
-func (t *Telemetry) queue(kind, name, operation, result string) *series {
-	k := seriesKey{of: operation, kind: kind, name: t.name(name), result: result}
+// queue returns the series of an operation on a queue, with what there is of the key.
+func (t *Telemetry) queue(k seriesKey) *series {
+	k.name = t.name(k.name)
 	if s := t.known(k); s != nil {
 		return s
 	}
-	attributes := []attribute.KeyValue{system, kindKey.String(kind)}
+	attributes := []attribute.KeyValue{system, kindKey.String(k.kind)}
 	if k.name != "" {
 		attributes = append(attributes, semconv.MessagingDestinationName(k.name))
 	}
-	if operation != "" {
-		attributes = append(append(attributes, semconv.MessagingOperationName(operation)), outcome(operation, result)...)
+	if k.task != "" {
+		attributes = append(attributes, taskKey.String(k.task))
+	}
+	if k.of != "" {
+		attributes = append(append(attributes, semconv.MessagingOperationName(k.of)), outcome(k.of, k.result)...)
 	}
 	return t.learn(k, attributes...)
 }

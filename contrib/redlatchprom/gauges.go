@@ -2,7 +2,6 @@ package redlatchprom
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -110,7 +109,7 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 		send(g.paused, float64(script.Flag(s.Paused)), o.Kind, o.Name)
 		send(g.groups, float64(s.Groups), o.Kind, o.Name)
 		for _, t := range s.Tasks {
-			task := strings.ToValidUTF8(t.Name, "\uFFFD")
+			task := utf8Of(t.Name)
 			for state, n := range inspect.StateCounts(t.Delayed, t.Ready, t.InFlight, t.Dead) {
 				send(g.tasks, float64(n), o.Name, task, state)
 			}

@@ -33,7 +33,7 @@ type Metrics struct {
 // key is what a child of a histogram is found by.
 type key struct {
 	of     *prometheus.HistogramVec
-	labels [3]string
+	labels [4]string
 }
 
 // children are never changed: there are few, so a new one has them copied.
@@ -86,7 +86,7 @@ func New(opts ...Option) *Metrics {
 	m := &Metrics{names: map[string]string{}}
 	m.children.Store(&children{})
 	for _, name := range s.names {
-		m.names[name] = strings.ToValidUTF8(name, "\uFFFD")
+		m.names[name] = utf8Of(name)
 	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "redlatch", Name: name, Help: help, Buckets: s.buckets}, labels)
@@ -96,8 +96,8 @@ func New(opts ...Option) *Metrics {
 	}
 	m.acquire = histogram("acquire_seconds", "How long calls that acquire took.", "kind", "name", "result")
 	m.hold = histogram("hold_seconds", "How long holds lasted that were released or lost.", "kind", "name")
-	m.handle = histogram("handle_seconds", "How long handlers of messages took.", "kind", "name", "result")
-	m.late = histogram("late_seconds", "How long messages had been due when their handlers began.", "kind", "name")
+	m.handle = histogram("handle_seconds", "How long handlers of messages took.", "kind", "name", "task", "result")
+	m.late = histogram("late_seconds", "How long messages had been due when their handlers began.", "kind", "name", "task")
 	m.script = histogram("script_seconds", "How long Redis took to answer scripts, the way included.", "script", "result")
 	m.lost = counter("lost_total", "Holds that ended although nobody released them.", "kind", "name")
 	m.renewals = counter("renewals_total", "Leases that were renewed or lost, and calls to renew that failed.", "result")
@@ -180,11 +180,11 @@ func (m *Metrics) Observer() redlatch.Observer {
 			m.offers.WithLabelValues(e.Kind, m.name(e.Name), Result(e.Err)).Add(float64(e.Messages))
 		},
 		HandleStart: func(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
-			m.observe(m.late, e.Late, e.Kind, m.name(e.Name))
+			m.observe(m.late, e.Late, e.Kind, m.name(e.Name), utf8Of(e.Task))
 			return ctx
 		},
 		HandleEnd: func(_ context.Context, e redlatch.HandleEndEvent) {
-			m.observe(m.handle, e.Took, e.Kind, m.name(e.Name), inspect.Handled(e))
+			m.observe(m.handle, e.Took, e.Kind, m.name(e.Name), utf8Of(e.Task), inspect.Handled(e))
 		},
 		DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) {
 			m.dead.WithLabelValues(e.Kind, m.name(e.Name)).Inc()
@@ -214,6 +214,9 @@ func (m *Metrics) add(k key, labels []string) prometheus.Observer {
 	m.children.Store(&more)
 	return more[k]
 }
+
+// utf8Of returns a text as a label may have it.
+func utf8Of(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // name returns the label of a name; empty for one that is no label.
 func (m *Metrics) name(name string) string { return m.names[name] }

@@ -44,6 +44,9 @@ func value(t *testing.T, r *prometheus.Registry, name, labels string) float64 {
 		for _, m := range f.GetMetric() {
 			var pairs []string
 			for _, l := range m.GetLabel() {
+				if l.GetName() == "task" && l.GetValue() == "" { // which Prometheus takes for none
+					continue
+				}
 				pairs = append(pairs, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
 			if strings.Join(pairs, ",") != labels {
@@ -281,6 +284,10 @@ func TestMetricsOfExecutors(t *testing.T) {
 		assert.Zero(t, value(t, registry, "redlatch_executor_orphaned", `name="media",task="resize"`))
 		stop()
 		require.NoError(t, <-worked)
+		for result, n := range map[string]float64{"failed": 1, "ok": 1} {
+			assert.InDelta(t, n, value(t, registry, "redlatch_handle_seconds", fmt.Sprintf("%s,result=%q,task=%q", of, result, "resize")), 0, result)
+		}
+		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", of+`,task="resize"`), 0)
 	})
 }
 
@@ -304,7 +311,7 @@ func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 		require.NoError(t, s.Run(ctx))
 		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain, "redlatch_late_seconds")
 		require.NoError(t, err)
-		assert.Regexp(t, `redlatch_late_seconds_sum\{kind="scheduler",name="billing"\} 3(\.0\d*)?\n`, string(text))
+		assert.Regexp(t, `redlatch_late_seconds_sum\{kind="scheduler",name="billing",task=""\} 3(\.0\d*)?\n`, string(text))
 	})
 }
 

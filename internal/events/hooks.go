@@ -65,6 +65,7 @@ type OfferEnd struct {
 // HandleStart is a handler that begins.
 type HandleStart struct {
 	Kind, Name, ID string
+	Task           string
 	Attempt        int
 	Late           time.Duration
 	Headers        map[string]string
@@ -73,6 +74,7 @@ type HandleStart struct {
 // HandleEnd is a handler that has returned.
 type HandleEnd struct {
 	Kind, Name, ID string
+	Task           string
 	Attempt        int
 	Took           time.Duration
 	Err            error

@@ -278,15 +278,15 @@ func (c *consumer) handle(m *Message) (err error) {
 			due = c.Due(m)
 		}
 		m.enter(c.queue.manager.core.Events.BeginHandle(ctx, events.HandleStart{
-			Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(due), Headers: m.Headers,
+			Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Task: m.Task(), Attempt: m.Attempt, Late: m.late(due), Headers: m.Headers,
 		}))
 		ctx = m.Context()
 	}
 	if f := hooks.HandleEnd; f != nil {
 		defer func() {
 			f(ctx, events.HandleEnd{
-				Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: cmp.Or(err, m.Failure),
-				Snoozed: m.snoozed(),
+				Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Task: m.Task(), Attempt: m.Attempt, Took: time.Since(started),
+				Err: cmp.Or(err, m.Failure), Snoozed: m.snoozed(),
 			})
 		}()
 	}
