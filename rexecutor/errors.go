@@ -35,7 +35,7 @@ var (
 type TaskError struct {
 	// Text is the text of the error of its last attempt, up to 4 KiB.
 	Text string
-	// Attempts is how many there were.
+	// Attempts is how many there were. A task that had fewer than [WithMaxAttempts] allows was rejected, see [Reject].
 	Attempts int
 }
 

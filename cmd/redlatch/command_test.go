@@ -655,9 +655,9 @@ func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {
 		assert.Regexp(t, `panic: no hope at redlatch\.Test\S+ \(redlatch/command_test\.go:\d+\)`, list)
 		assert.Regexp(t, `error +bad address\n +and more of it\n`, r.must(t, "queue", "get", "mails", "bad"))
 		counts := r.must(t, "queue", "errors", "mails")
-		assert.Regexp(t, `DEAD +RETRIED +ERROR\n`, counts)
+		assert.Regexp(t, `DEAD +BEING RETRIED +ERROR\n`, counts)
 		assert.Regexp(t, `\n0 +1 +bad address\n`, counts)
-		assert.Contains(t, r.must(t, "--json", "queue", "errors", "mails"), `"error":"bad address"`)
+		assert.Contains(t, r.must(t, "--json", "queue", "errors", "mails"), `"being_retried":1,"dead":0,"error":"bad address"`)
 		assert.Regexp(t, `attempt \S+Z +took \S+, \S+: bad address …\n`, r.must(t, "queue", "get", "mails", "bad"))
 
 		assert.Equal(t, "0 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "2", "--yes"))

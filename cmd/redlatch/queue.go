@@ -166,8 +166,8 @@ func (a *app) thereIs(ctx context.Context, o inspect.Object, s rexecutor.Stats) 
 
 // errorCount is an error of a queue, and how many messages have it.
 type errorCount struct {
-	Error         string
-	Dead, Retried int
+	Error              string
+	Dead, BeingRetried int
 }
 
 func (a *app) queueErrors() *cobra.Command {
@@ -201,9 +201,9 @@ are being retried. It looks at up to 10,000 messages of each state, of dead lett
 				all = append(all, errorCount{g.Line, g.Dead, g.Waiting})
 			}
 			return a.list(all, func(w io.Writer) error {
-				err := row(w, "DEAD", "RETRIED", "ERROR")
+				err := row(w, "DEAD", "BEING RETRIED", "ERROR")
 				for _, e := range all {
-					err = errors.Join(err, row(w, e.Dead, e.Retried, e.Error))
+					err = errors.Join(err, row(w, e.Dead, e.BeingRetried, e.Error))
 				}
 				return err
 			})

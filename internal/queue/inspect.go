@@ -98,7 +98,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Entry, error) {
 		return Entry{}, err
 	}
 	if len(r) == 0 {
-		return Entry{}, fmt.Errorf("message %w", errs.ErrNotFound)
+		return Entry{}, fmt.Errorf("%s %w", q.noun(), errs.ErrNotFound)
 	}
 	state, err := r.int(0)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
@@ -259,11 +260,11 @@ func (m *Message) loseTo(cause error, why string) {
 		return
 	}
 	// Also for one that another goroutine is about to end: whoever calls this has found it lost, and so has its context.
-	lost := ErrLost
+	lost := m.queue.lost()
 	if cause != nil {
-		lost = fmt.Errorf("%w: %w", cause, ErrLost)
+		lost = fmt.Errorf("%w: %w", cause, lost)
 	}
-	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, lost, why))
+	m.end(errs.Wrap(kinds.Package(m.queue.kind), m.queue.noun()+" of", m.queue.user, fmt.Errorf("%w: %s", lost, why)))
 }
 
 // Due has the visibility renewed, or ends the message.
@@ -315,7 +316,7 @@ func (m *Message) Ack(ctx context.Context) error {
 			return err
 		}
 	case ok == 0:
-		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
+		m.forget(ended, fmt.Errorf("%w: somebody else has it", m.queue.lost()))
 		if sent.earlier == script.Unknown { // it may have acknowledged the message, which Redis remembers for a while only
 			return fmt.Errorf("%w: %w", errs.ErrUnknown, ErrNotHeld)
 		}
@@ -546,7 +547,7 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 	case err != nil:
 		return err
 	case ok == 0:
-		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
+		m.forget(ended, fmt.Errorf("%w: somebody else has it", m.queue.lost()))
 		if sent.earlier == script.Unknown { // it may have ended the attempt before the other consumer came
 			return fmt.Errorf("%w: %w", errs.ErrUnknown, ErrNotHeld)
 		}

@@ -56,6 +56,20 @@ func (q *Queue) names() *keys {
 // Name returns the name as it was given.
 func (q *Queue) Name() string { return q.user }
 
+// noun is what it has, for errors.
+func (q *Queue) noun() string {
+	switch q.kind {
+	case kinds.Executor:
+		return "task"
+	case kinds.Scheduler:
+		return "run"
+	}
+	return "message"
+}
+
+// lost is the error of a message whose claim is gone.
+func (q *Queue) lost() error { return errs.Of(q.noun(), errs.ErrLost) }
+
 // Check says what is wrong with the name.
 func (q *Queue) Check() error { return q.err }
 

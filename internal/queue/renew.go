@@ -60,7 +60,7 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 				c.core.Workers.Go(func() { one.loseTo(ErrCancelled, "it was removed") })
 			case results[i] == notHeld:
 				gone++
-				c.core.Workers.Go(func() { one.lose("another consumer has it") })
+				c.core.Workers.Go(func() { one.lose("somebody else has it") })
 			default:
 				gone++
 			}
@@ -172,7 +172,7 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	case err != nil:
 		return err
 	case result == notHeld:
-		m.lose("another consumer has it, or it was removed")
+		m.lose("somebody else has it, or it was removed")
 		return ErrNotHeld
 	}
 	m.mu.Lock()
