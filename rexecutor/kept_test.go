@@ -268,23 +268,30 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 
 // F23
 func TestNewerLayoutEndsWhatIsUnderWay(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		worker, caller := executor(b.Peer(t)), executor(b.Peer(t))
-		require.NoError(t, greet.Handle(worker, hello))
-		f := submit(t, caller, args{}, rexecutor.WithDelay(time.Hour))
-		ended := make(chan error, 2)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		go func() { ended <- worker.Work(ctx) }()
-		go func() {
-			_, err := f.Get(ctx)
-			ended <- err
-		}()
-		time.Sleep(5 * time.Second)
-		require.NoError(t, b.Redis.HSet(t.Context(), "redlatch_dq:{media}:tasks:meta", "layout", 3).Err())
-		require.ErrorIs(t, <-ended, rexecutor.ErrLayout)
-		require.ErrorIs(t, <-ended, rexecutor.ErrLayout)
-	})
+	for found, delay := range map[string]time.Duration{"by a sign of life": time.Hour, "by a claim": 7 * time.Second} {
+		t.Run(found, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				worker, caller := executor(b.Peer(t)), executor(b.Peer(t))
+				require.NoError(t, greet.Handle(worker, hello))
+				f := submit(t, caller, args{}, rexecutor.WithDelay(delay))
+				ended := make(chan error, 2)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				go func() { ended <- worker.Work(ctx) }()
+				go func() {
+					_, err := f.Get(ctx)
+					ended <- err
+				}()
+				time.Sleep(5 * time.Second)
+				require.NoError(t, b.Redis.HSet(t.Context(), "redlatch_dq:{media}:tasks:meta", "layout", 3).Err())
+				for range 2 {
+					err := <-ended
+					require.ErrorIs(t, err, rexecutor.ErrLayout)
+					assert.NotErrorIs(t, err, redlatch.ErrUnavailable, "Redis has answered")
+				}
+			})
+		})
+	}
 }
 
 func TestStopIsNoAttempt(t *testing.T) {

@@ -696,9 +696,10 @@ func (l *claimer) unanswered(d *demand) error {
 
 // failed counts a try that failed, reports it to those whom it concerns, and sets the time of the next one.
 func (l *claimer) failed(err error) {
-	final := script.Final(err) || errors.Is(err, ErrLayout)
+	newer := errors.Is(err, ErrLayout)
+	final := script.Final(err) || newer
 	err = core.Explain(err)
-	if script.Judge(err) == script.Unknown { // of a claim, which is returned: nothing was done for the caller
+	if !newer && script.Judge(err) == script.Unknown { // of a claim, which is returned: nothing was done for the caller
 		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	now := l.client.core.Clock.Now()
