@@ -109,8 +109,8 @@ func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
 	s.Update(tea.WindowSizeMsg{Width: 110, Height: 24})
 	for name, want := range map[string]string{
 		"a-lock": `held by +worker`, "a-fair": `held by +worker`, "a-page": `held to +read`, "a-pool": `available +3`,
-		"a-semaphore": `permit +` + permit.ID(), "a-latch": `count +7`, "a-queue": `(?s)delayed +1\n.*lag +0s`,
-		"a-worker": `(?s)executor +a-worker\n.*task resize +0 delayed, 1 ready, 0 in flight, 0 dead, no worker handles it`, "a-leader": `led by +` + leader.ID(),
+		"a-semaphore": `permit +` + permit.ID(), "a-latch": `count +7`, "a-queue": `(?s)delayed +1\n.*lag +0s\n.*\nlast hour +1 +0 `,
+		"a-worker": `(?s)executor +a-worker\n.*task resize +0 delayed, 1 ready, 0 in flight, 0 dead, no worker handles it\n.*\nlast hour +1 +0 `, "a-leader": `led by +` + leader.ID(),
 		"a-scheduler": `report +every 1h`,
 	} {
 		s.Update(s.look()())
