@@ -46,7 +46,7 @@ func TestCachesAreShownByNameAndClient(t *testing.T) {
 	status, text := s.get(t, address)
 	assert.Equal(t, http.StatusOK, status)
 	assert.NotContains(t, text, "<script>document")
-	assert.Regexp(t, `(?s)cache: hit rate \d+\.\d %.*href="client\?id=`+s.client.ID()+`".*<td class="n">3</td><td class="n">3</td><td class="n"><span class="bad">1</span></td><td class="n">\d</td><td>for \d`, text)
+	assert.Regexp(t, `(?s)cache: hit rate \d+\.\d %.*href="client\?id=`+s.client.ID()+`".*<td class="n">3</td><td class="n">3</td><td class="n"><span class="bad">1</span></td><td class="n">\d</td><td>for <time `, text)
 	_, text = s.get(t, "cache?name=plain")
 	assert.Contains(t, text, "keeps nothing near")
 	_, text = s.get(t, "cache?name=prices")

@@ -251,6 +251,7 @@ func (h *handler) render(p page, v view, r *request) (template.HTML, int) {
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // a constant in all but name
 	"ago":     func(t time.Time) string { return round(time.Since(t)).String() },
+	"past":    func(d time.Duration) time.Time { return time.Now().Add(-d) },
 	"known":   func(t time.Time) bool { return !t.IsZero() },
 	"short":   func(d time.Duration) string { return round(d).String() },
 	"ms":      func(d time.Duration) int64 { return d.Milliseconds() },

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -220,7 +221,7 @@ func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
 	require.NoError(t, err)
 	shows("lock?name=stock:1", fmt.Sprintf("<td>%d on %s</td>", os.Getpid(), host))
 	shows("semaphore?name=uploads", `<a href="client?id=`+stock.ID()+`">`)
-	assert.Regexp(t, `<td>\d\S*s</td><td class="n">\d+</td><td><code>console/console_test.go:\d+</code></td>`, text)
+	assert.Regexp(t, `<td><time [^>]*>\d\S*s</time></td><td class="n">\d+</td><td><code>console/console_test.go:\d+</code></td>`, text)
 	shows("lock?name=order:7", "Perhaps a circle of waits")
 	assert.Contains(t, text, `<svg class="circle"`)
 	assert.Contains(t, text, "1 other client waits.")
@@ -228,6 +229,28 @@ func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
 	assert.Contains(t, text, `<a href="message?name=mails&amp;id=m-1">m-1</a>`)
 	shows("queue?name=mails&state=in-flight", `<th class="when">claimed until</th>`)
 	require.NoError(t, m.Ack(t.Context()))
+}
+
+func TestRelativeTimesShowTheExactOneOnHover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Date(2026, 11, 30, 6, 15, 0, 0, time.FixedZone("", 3600))
+		time.Sleep(time.Until(at.Add(90 * time.Second)))
+		for name, tc := range map[string]struct {
+			of   any
+			want string
+		}{
+			"since": {at, `<time datetime="2026-11-30T05:15:00Z" title="since 2026-11-30 05:15:00 UTC">1m30s</time>`},
+			"time":  {at, `<time datetime="2026-11-30T05:15:00Z" title="2026-11-30 05:15:00 UTC">1 min ago</time>`},
+			"lag":   {90 * time.Second, `<time datetime="2026-11-30T05:15:00Z" title="since 2026-11-30 05:15:00 UTC">1 min</time>`},
+		} {
+			var b strings.Builder
+			require.NoError(t, templates.ExecuteTemplate(&b, name, tc.of))
+			assert.Equal(t, tc.want, b.String())
+		}
+	})
+	for _, word := range []string{"ago", "relative", "about"} {
+		assert.Equal(t, 1, strings.Count(pagesSource, "{{"+word+" "), "%s stands in a time element alone", word)
+	}
 }
 
 func TestErrorsOfMessagesAreOneLineInLists(t *testing.T) {

@@ -72,7 +72,7 @@ func TestExecutorIsShownAsOne(t *testing.T) {
 	_, text = s.get(t, "executor?name=media&state=dead")
 	assert.Contains(t, text, `<h1>media <span class="dim">executor</span></h1>`)
 	assert.Regexp(t, `(?s)>report</a> <span class="bad"><strong>orphaned</strong>: no worker was ever seen</span></td><td class="n">1</td><td class="n">2</td><td class="n">0</td><td class="n">0</td>`+
-		`.*>resize</a> <span class="dim">a worker was seen \d s ago</span></td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">1</td>`, text, "what is wrong comes first")
+		`.*>resize</a> <span class="dim">a worker was seen <time [^>]*>\d s ago</time></span></td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">1</td>`, text, "what is wrong comes first")
 	assert.Contains(t, text, `<a href="message?kind=executor&amp;name=media&amp;id=r-1">r-1</a> resize`)
 	assert.Contains(t, text, `href="executor?error=no&#43;picture&amp;name=media"`)
 	_, text = s.get(t, "executor?name=media&q=report")

@@ -24,6 +24,8 @@ type trouble struct {
 	Name    string
 	Address string // where more is said of it
 	Text    string
+	At      time.Time // follows Text, and Rest follows it; zero for none
+	Rest    string
 }
 
 // weight is how bad something is.
@@ -44,25 +46,25 @@ func (w weight) String() string {
 
 // queueTroubles returns what is wrong with a queue or an executor.
 func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
-	add := func(w weight, what, state, text string) {
-		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), ": " + text})
+	add := func(w weight, what, state, text string, at time.Time) {
+		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), text, at, ""})
 	}
 	for _, text := range inspect.Orphans(s) {
-		add(bad, "orphaned", "ready", text)
+		add(bad, "orphaned", "ready", text, time.Time{})
 	}
-	due := fmt.Sprintf("%d ready, the first for %s", s.Ready, about(s.Oldest))
+	due, since := fmt.Sprintf("%d ready, the first was due ", s.Ready), time.Now().Add(-s.Oldest)
 	switch {
 	case s.Ready > 0 && s.Paused:
-		add(attention, "paused", "ready", due)
+		add(attention, "paused", "ready", due, since)
 	case s.Ready > 0 && s.Oldest >= inspect.Lags:
-		add(bad, "lags", "ready", due)
+		add(bad, "lags", "ready", due, since)
 	}
 	if s.Dead > 0 {
 		what := "dead letters"
 		if of.Kind == kinds.Executor {
 			what = "dead tasks"
 		}
-		add(bad, what, "dead", counted(of.Kind, s.Dead))
+		add(bad, what, "dead", counted(of.Kind, s.Dead), time.Time{})
 	}
 	return all
 }
@@ -78,17 +80,17 @@ func counted(kind string, n int) string {
 // jobTroubles returns what is wrong with the jobs of a scheduler.
 func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
 	for _, j := range jobs {
-		add := func(w weight, what, text string) {
-			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), ": job " + j.Name + text})
+		add := func(w weight, what, text string, at time.Time, rest string) {
+			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), "job " + j.Name + text, at, rest})
 		}
 		if late := inspect.Late(j); late > 0 {
-			add(bad, "late", ", by "+about(late))
+			add(bad, "late", ", was due ", time.Now().Add(-late), "")
 		}
 		if j.Orphaned {
-			add(attention, "nobody runs it", "")
+			add(attention, "nobody runs it", "", time.Time{}, "")
 		}
 		if j.Last.Err != "" {
-			add(attention, "failed", ", "+relative(time.Until(j.Last.Started))+": "+inspect.Line(j.Last.Err))
+			add(attention, "failed", ", ", j.Last.Started, ": "+inspect.Line(j.Last.Err))
 		}
 	}
 	return all

@@ -37,17 +37,21 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 	})...)
 	var said []string
 	for _, w := range sorted(all) {
-		said = append(said, w.Weight.String()+" "+w.What+" "+w.Kind+" "+w.Name+w.Text)
+		text := w.Weight.String() + " " + w.What + " " + w.Kind + " " + w.Name + ": " + w.Text
+		if !w.At.IsZero() {
+			text += relative(time.Until(w.At))
+		}
+		said = append(said, text+w.Rest)
 	}
 	assert.Equal(t, []string{
 		"bad dead letters queue dead: 9 messages",
 		"bad dead tasks executor media: 1 task",
-		"bad lags queue lagged: 7 ready, the first for 5 min",
-		"bad late scheduler billing: job a, by 1 min",
+		"bad lags queue lagged: 7 ready, the first was due 5 min ago",
+		"bad late scheduler billing: job a, was due 1 min ago",
 		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait`,
 		"warn failed scheduler billing: job c, 1 min ago: no luck",
 		"warn nobody runs it scheduler billing: job b",
-		"warn paused queue paused: 7 ready, the first for 5 min",
+		"warn paused queue paused: 7 ready, the first was due 5 min ago",
 	}, said)
 }
 
@@ -63,7 +67,7 @@ func TestOverviewSaysWhatIsWrongOrThatNothingIs(t *testing.T) {
 	wrong := regexp.MustCompile(`<li class="(bad|warn)">.*`).FindAllString(text, -1)
 	require.Len(t, wrong, 2, text)
 	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2 messages`)
-	assert.Contains(t, wrong[1], `<strong>paused</strong> queue <a href="queue?name=later&amp;state=ready">later</a>: 1 ready, the first for 0 s`)
+	assert.Regexp(t, `<strong>paused</strong> queue <a href="queue\?name=later&amp;state=ready">later</a>: 1 ready, the first was due <time datetime="[^"]+" title="[^"]+">\d s ago</time></li>`, wrong[1])
 }
 
 func TestOverviewThatHadNoTimeForAllDoesNotSayThatAllIsWell(t *testing.T) {
