@@ -199,15 +199,22 @@ func back(kind string, form url.Values, done string) string {
 	return kind + "?" + query.Encode()
 }
 
-// said returns what a page says after an action, by what the address says.
-func said(done string) string {
+// said returns what the page at a path says after an action, by what the address says.
+func said(path, done string) string {
+	one, several := "message", "messages"
+	if path == kinds.Executor {
+		one, several = "task", "tasks"
+	}
 	var n, of int
 	if _, err := fmt.Sscanf(done, "%d-of-%d", &n, &of); err == nil && n >= 0 && n <= of {
-		text := fmt.Sprintf("Done for %d of %d messages.", n, of)
+		text := fmt.Sprintf("Done for %d of %d %s.", n, of, several)
 		if n < of {
 			text += " The others are not there, or not in a state for that."
 		}
 		return text
+	}
+	if done == "none" {
+		return "Nothing was done: no " + one + " was chosen."
 	}
 	return outcomes[done]
 }
@@ -218,7 +225,7 @@ var outcomes = map[string]string{ //nolint:gochecknoglobals // a constant in all
 	"others": "Nothing was done: somebody else holds it now, as this page shows.",
 	"paused": "It is paused.", "resumed": "It delivers again.",
 	"triggered": "It runs as soon as a process has time; if it runs already, its overlap policy decides.", "scheduled": "It runs by its schedule again.",
-	"none": "Nothing was done: no message was chosen.", "done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
+	"done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
 }
 
 // verbs are the actions. Each says what came of it.

@@ -173,11 +173,14 @@ type page struct {
 // page writes a whole page. Once Redis answers, the head goes out before what may take a while is looked for.
 func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v view) {
 	p := page{Title: v.title, Path: path, Self: path, Actions: h.allow != nil}
+	if path == "message" && kindOf(r.URL.Query()) == kinds.Executor {
+		p.Title = "Task"
+	}
 	if r.URL.RawQuery != "" {
 		p.Self += "?" + r.URL.RawQuery
 	}
 	if p.Actions {
-		p.CSRF, p.Done = token(w, r), said(r.URL.Query().Get("done"))
+		p.CSRF, p.Done = token(w, r), said(path, r.URL.Query().Get("done"))
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	var head bytes.Buffer
@@ -263,6 +266,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 		}
 		return otherwise
 	},
+	"counted":   counted,
 	"sought":    func(of inspect.Object, text string) string { return queueAddress(of, "q", text) },
 	"words":     kinds.Words,
 	"number":    inspect.Number,
