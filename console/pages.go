@@ -152,8 +152,9 @@ type count struct {
 // queueLine is a queue or an executor on the overview.
 type queueLine struct {
 	inspect.Object
-	Stats rdelayedqueue.Stats
-	Bars  []bar // how many messages are in each state
+	Stats   rexecutor.Stats
+	Bars    []bar // how many messages are in each state
+	minutes []rdelayedqueue.Minute
 }
 
 // bar is a part of a chart, in its units.
@@ -184,9 +185,14 @@ func (h *handler) overview(r *request) (any, error) {
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		o.Counts = append(o.Counts, count{kind, counts[kind], bar{Width: max(1, chart*counts[kind]/most)}})
 	}
+	h.histories(r.ctx, o.Queues)
+	for _, q := range o.Queues {
+		o.Wrong = append(o.Wrong, queueTroubles(q.Object, q.Stats, q.minutes)...)
+	}
 	queueLines(o)
 	all := sorted(o.Wrong)
 	o.Wrong = first(all, wrongMost)
+	drawnFirst(o.Wrong)
 	o.MoreWrong = len(all) - len(o.Wrong)
 	o.Census = h.crowd.look(r.ctx)
 	o.Circles = o.Census.Circles()
@@ -247,11 +253,9 @@ func (h *handler) tally(ctx context.Context, o *overview, counts map[string]int,
 		of := inspect.Object{Kind: one.Kind, Name: one.Name}
 		switch i := one.Info.(type) {
 		case rdelayedqueue.Stats:
-			o.Queues = append(o.Queues, queueLine{Object: of, Stats: i})
-			o.Wrong = append(o.Wrong, queueTroubles(of, rexecutor.Stats{Stats: i})...)
+			o.Queues = append(o.Queues, queueLine{Object: of, Stats: rexecutor.Stats{Stats: i}})
 		case rexecutor.Stats:
-			o.Queues = append(o.Queues, queueLine{Object: of, Stats: i.Stats})
-			o.Wrong = append(o.Wrong, queueTroubles(of, i)...)
+			o.Queues = append(o.Queues, queueLine{Object: of, Stats: i})
 		case []rscheduler.Job:
 			o.Wrong = append(o.Wrong, jobTroubles(one.Name, i)...)
 		}

@@ -2,18 +2,23 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
 const (
-	wrongMost = 20 // things that are listed
+	wrongMost     = 20 // things that are listed
+	curvesMost    = 3  // of them that are drawn over the last hour
+	historiesMost = 20 // queues that are asked for their last hour
 )
 
 // trouble is something that is wrong with an object.
@@ -26,6 +31,7 @@ type trouble struct {
 	Text    string
 	At      time.Time // follows Text, and Rest follows it; zero for none
 	Rest    string
+	Curves  []hourChart // of a queue that lags or grows
 }
 
 // weight is how bad something is.
@@ -44,20 +50,35 @@ func (w weight) String() string {
 	return "warn"
 }
 
-// queueTroubles returns what is wrong with a queue or an executor.
-func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
+// queueTroubles returns what is wrong with a queue or an executor, by its last hour too if that was asked for.
+func queueTroubles(of inspect.Object, s rexecutor.Stats, minutes []rdelayedqueue.Minute) (all []trouble) {
 	add := func(w weight, what, state, text string, at time.Time) {
-		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), text, at, ""})
+		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), text, at, "", nil})
 	}
 	for _, text := range inspect.Orphans(s) {
 		add(bad, "orphaned", "ready", text, time.Time{})
 	}
 	due, since := fmt.Sprintf("%d ready, the first was due ", s.Ready), time.Now().Add(-s.Oldest)
+	if s.Ready == 0 {
+		due, since = fmt.Sprintf("%d being retried", s.Failed), time.Time{}
+	}
+	growth := inspect.Growth(minutes, s.Stats)
+	if growth > 0 {
+		due = fmt.Sprintf("%d more came than went in the last %s; %s", growth, about(inspect.GrowthFor), due)
+	}
+	lags := s.Ready > 0 && s.Oldest >= inspect.Lags
 	switch {
 	case s.Ready > 0 && s.Paused:
 		add(attention, "paused", "ready", due, since)
-	case s.Ready > 0 && s.Oldest >= inspect.Lags:
+	case lags && growth > 0:
+		add(bad, "grows and lags", "ready", due, since)
+	case lags:
 		add(bad, "lags", "ready", due, since)
+	case growth > 0:
+		add(attention, "grows", "ready", due, since)
+	}
+	if minutes != nil && (lags || growth > 0) {
+		all[len(all)-1].Curves = curvesOf(of.Kind, minutes, s.Oldest)
 	}
 	if s.Dead > 0 {
 		what := "dead letters"
@@ -67,6 +88,42 @@ func queueTroubles(of inspect.Object, s rexecutor.Stats) (all []trouble) {
 		add(bad, what, "dead", counted(of.Kind, s.Dead), time.Time{})
 	}
 	return all
+}
+
+// curvesOf returns what came and went in a queue in the last hour, and by how much it lagged.
+func curvesOf(kind string, minutes []rdelayedqueue.Minute, oldest time.Duration) []hourChart {
+	all := hourOf(kind, minutes, oldest)
+	return []hourChart{all[0], all[2]}
+}
+
+// histories asks for the last hour of the queues in which most messages wait. What a queue does not answer in time is left out.
+func (h *handler) histories(ctx context.Context, all []queueLine) {
+	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.waits(), a.waits()) })
+	ctx, cancel := context.WithTimeout(ctx, overviewFor)
+	defer cancel()
+	var asking sync.WaitGroup
+	for i := range first(all, historiesMost) {
+		if q := &all[i]; q.waits() > 0 {
+			asking.Go(func() { q.minutes, _ = inspect.MessagesOf(h.client, q.Object).Series(ctx) })
+		}
+	}
+	asking.Wait()
+}
+
+// waits is how many messages are not handled as they come.
+func (q *queueLine) waits() int { return q.Stats.Ready + q.Stats.Failed }
+
+// drawnFirst leaves the curves of the first things that have any.
+func drawnFirst(all []trouble) {
+	left := curvesMost
+	for i := range all {
+		if left == 0 {
+			all[i].Curves = nil
+		}
+		if all[i].Curves != nil {
+			left--
+		}
+	}
 }
 
 // counted says how many messages of a queue, or tasks of an executor, there are.
@@ -81,7 +138,7 @@ func counted(kind string, n int) string {
 func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
 	for _, j := range jobs {
 		add := func(w weight, what, text string, at time.Time, rest string) {
-			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), "job " + j.Name + text, at, rest})
+			all = append(all, trouble{w, what, kinds.Scheduler, name, jobAddress(name, j.Name), "job " + j.Name + text, at, rest, nil})
 		}
 		if late := inspect.Late(j); late > 0 {
 			add(bad, "late", ", was due ", time.Now().Add(-late), "")
@@ -96,10 +153,13 @@ func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
 	return all
 }
 
+// order is the order of what is as bad.
+var order = []string{"grows and lags", "lags", "dead letters", "dead tasks", "orphaned", "late"} //nolint:gochecknoglobals // a constant in all but name
+
 // sorted puts the worst first.
 func sorted(all []trouble) []trouble {
 	slices.SortStableFunc(all, func(a, b trouble) int {
-		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.What, b.What), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), cmp.Compare(a.What, b.What), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }

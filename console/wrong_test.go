@@ -1,16 +1,20 @@
 package console
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rscheduler"
@@ -30,11 +34,19 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 		"empty":  {Paused: true, Delayed: 4},
 		"dead":   {Dead: 9},
 	} {
-		all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: name}, rexecutor.Stats{Stats: s})...)
+		all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: name}, rexecutor.Stats{Stats: s}, nil)...)
 	}
 	all = append(all, queueTroubles(inspect.Object{Kind: "executor", Name: "media"}, rexecutor.Stats{
 		Stats: rdelayedqueue.Stats{Ready: 3, Dead: 1}, Tasks: []rexecutor.TaskStats{{Name: "report"}, {Name: "resize", Ready: 3, Orphaned: true}},
-	})...)
+	}, nil)...)
+	busy := make([]rdelayedqueue.Minute, 60)
+	for i := range busy {
+		busy[i] = rdelayedqueue.Minute{Offered: 300, Done: 180}
+	}
+	for name, oldest := range map[string]time.Duration{"grown": time.Second, "late": time.Hour} {
+		all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: name}, rexecutor.Stats{Stats: rdelayedqueue.Stats{Ready: 7_000, Oldest: oldest}}, busy)...)
+	}
+	all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: "retried"}, rexecutor.Stats{Stats: rdelayedqueue.Stats{Delayed: 7_000, Failed: 7_000}}, busy)...)
 	var said []string
 	for _, w := range sorted(all) {
 		text := w.Weight.String() + " " + w.What + " " + w.Kind + " " + w.Name + ": " + w.Text
@@ -44,12 +56,15 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 		said = append(said, text+w.Rest)
 	}
 	assert.Equal(t, []string{
+		"bad grows and lags queue late: 1200 more came than went in the last 10 min; 7000 ready, the first was due 1 h ago",
+		"bad lags queue lagged: 7 ready, the first was due 5 min ago",
 		"bad dead letters queue dead: 9 messages",
 		"bad dead tasks executor media: 1 task",
-		"bad lags queue lagged: 7 ready, the first was due 5 min ago",
-		"bad late scheduler billing: job a, was due 1 min ago",
 		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait`,
+		"bad late scheduler billing: job a, was due 1 min ago",
 		"warn failed scheduler billing: job c, 1 min ago: no luck",
+		"warn grows queue grown: 1200 more came than went in the last 10 min; 7000 ready, the first was due 1 s ago",
+		"warn grows queue retried: 1200 more came than went in the last 10 min; 7000 being retried",
 		"warn nobody runs it scheduler billing: job b",
 		"warn paused queue paused: 7 ready, the first was due 5 min ago",
 	}, said)
@@ -78,4 +93,47 @@ func TestOverviewThatHadNoTimeForAllDoesNotSayThatAllIsWell(t *testing.T) {
 	b.Reset()
 	require.NoError(t, templates.ExecuteTemplate(&b, "overview", content{Data: &overview{}}))
 	assert.Contains(t, b.String(), `class="good"`)
+}
+
+// tell has a queue say that in each minute of the last hour so many messages were offered and so many done, but more and more late.
+func tell(t *testing.T, rdb redis.UniversalClient, queue string, offered, done int) {
+	t.Helper()
+	now, err := rdb.Time(t.Context()).Result()
+	require.NoError(t, err)
+	keys, err := rdb.Keys(t.Context(), "*"+queue+"*:series").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	for i := range int64(60) {
+		minute := now.Unix()/60 - i
+		require.NoError(t, rdb.HSet(t.Context(), keys[0], fmt.Sprint(minute, "o"), offered, fmt.Sprint(minute, "d"), done,
+			fmt.Sprint(minute, "l"), (60-i)*1e6).Err())
+	}
+}
+
+func TestOverviewDrawsQueuesThatGrow(t *testing.T) {
+	server := redistest.Start(t)
+	client := open(t, server)
+	items := make([]rdelayedqueue.Item[string], 1_000)
+	for i := range items {
+		items[i].ID = fmt.Sprint("m-", i)
+	}
+	for _, queue := range []string{"a", "b", "c", "d", "steady"} {
+		_, err := redlatch.GetDelayedQueue[string](client, queue).OfferBatch(t.Context(), items)
+		require.NoError(t, err)
+		tell(t, server.Client(t), "{"+queue+"}", 1_300, 1_180)
+	}
+	tell(t, server.Client(t), "{steady}", 1_300, 1_300)
+	s := served(t, Handler(client))
+	redistest.Eventually(t, 20*time.Second, "all queues are judged", func() error { // a busy machine may not have time for that
+		_, text := get(t, s.URL)
+		found := regexp.MustCompile(`(?s)<strong>grows</strong> queue <a href="[^"]*">(.)</a>: 1200 more came than went in the last 10 min; 1000 ready.*?</li>`).FindAllString(text, -1)
+		if len(found) != 4 || strings.Contains(text, "Nothing is seen") {
+			return errors.New(text)
+		}
+		for i, one := range found {
+			assert.Equal(t, i < curvesMost, strings.Contains(one, `aria-label="78001 offered`) || strings.Contains(one, `aria-label="78000 offered`), one)
+			assert.Equal(t, i < curvesMost, strings.Contains(one, `aria-label="claimed up to 1m0s late`), one)
+		}
+		return nil
+	})
 }
