@@ -14,10 +14,12 @@ const (
 	boxWide    = 172 // of a client in it
 	boxHigh    = 26
 	labelMost  = 22 // letters
-	drawMost   = 5  // clients: of more there are words alone
+	drawMost   = 5  // clients of a circle: of more there are words alone
+	lineMost   = 6  // boxes of a chain: of a longer one the last are drawn, who hold up the others
+	lineStep   = 64
 )
 
-// drawing is a circle of waits: its clients, and an arrow from each to the one that holds what it waits for.
+// drawing is a circle or a chain of waits: its clients, and an arrow from each to the one that holds what it waits for.
 type drawing struct {
 	Width, Height int
 	Text          string
@@ -80,6 +82,34 @@ func drawn(c inspect.Circle) (d drawing) {
 		}
 		d.Arrows, d.Boxes = append(d.Arrows, a), append(d.Boxes, b)
 	}
+	return d
+}
+
+// chained draws a chain of waits, from top to bottom.
+func chained(c inspect.Chain) drawing {
+	boxes, locks := []box{{Client: c.First.Client, Label: short(c.First.Client)}}, []string{c.First.Name}
+	for _, l := range c.Links {
+		boxes = append(boxes, box{Client: l.Client, Label: short(l.Client)})
+		locks = append(locks, l.Wait.Name)
+	}
+	if more := len(boxes) - lineMost; more > 0 {
+		text := fmt.Sprintf("%d clients wait", more+1)
+		boxes, locks = append([]box{{Client: text, Label: text}}, boxes[more+1:]...), locks[more:]
+	}
+	d := drawing{Width: narrowWide, Height: lineStep*(len(boxes)-1) + boxHigh + 4, Text: strings.Join(c.Lines(), "; ")}
+	for i := range boxes {
+		y := lineStep*i + boxHigh/2 + 2
+		boxes[i].X, boxes[i].Y = boxWide/2+8, y
+		if i == len(boxes)-1 {
+			break
+		}
+		end := y + lineStep - boxHigh/2
+		d.Arrows = append(d.Arrows, arrow{
+			Path: fmt.Sprintf("M%d %dV%d", boxes[i].X, y+boxHigh/2, end-8), Head: head(float64(boxes[i].X), float64(end), math.Pi/2),
+			Name: locks[i], Label: short(locks[i]), X: boxes[i].X + boxWide/2, Y: y + lineStep/2 + 4,
+		})
+	}
+	d.Boxes = boxes
 	return d
 }
 

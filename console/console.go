@@ -282,6 +282,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"drawn":    drawn,
+	"chained":  chained,
 	"sub":      func(a, b int) int { return a - b },
 	"late":     inspect.Late,
 	"came":     came,

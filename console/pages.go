@@ -30,6 +30,7 @@ const (
 	sortedMost  = 10_000          // objects that are put in order
 	overviewFor = time.Second / 4 // for how long the overview looks at objects of some kinds
 	overviewTop = 10              // lines of its tables
+	chainsMost  = 3               // chains of waits on a page
 	reachFor    = time.Second     // for how long a page waits for the first answer of Redis
 )
 
@@ -139,6 +140,7 @@ type overview struct {
 	Lost           int              // how many there are of them
 	MoreLosses     int              // of them that are not listed
 	Circles        []inspect.Circle // in which clients wait for each other
+	Chains         []inspect.Chain  // in which they wait in a line
 	Hour           []bar            // how many losses, for each five minutes, the oldest first
 }
 
@@ -195,7 +197,7 @@ func (h *handler) overview(r *request) (any, error) {
 	drawnFirst(o.Wrong)
 	o.MoreWrong = len(all) - len(o.Wrong)
 	o.Census = h.crowd.look(r.ctx)
-	o.Circles = o.Census.Circles()
+	o.Circles, o.Chains = o.Census.Circles(), first(o.Census.Chains(), chainsMost)
 	now := time.Now()
 	buckets := make([]int, 12)
 	losses := o.Losses
@@ -286,7 +288,8 @@ func first[T any](all []T, n int) []T { return all[:min(n, len(all))] }
 // lockPage is the page of a lock.
 type lockPage struct {
 	inspect.Lock
-	Who string // what is different if somebody else holds it
+	Chains []inspect.Chain // that it is in
+	Who    string          // what is different if somebody else holds it
 }
 
 func (h *handler) lock(r *request) (any, error) {
@@ -302,6 +305,8 @@ func (h *handler) lock(r *request) (any, error) {
 	said := h.crowd.look(r.ctx)
 	p := &lockPage{Lock: l}
 	p.Learn(r.ctx, h.client, said)
+	p.Chains = said.Chains()
+	p.Chains = first(slices.DeleteFunc(p.Chains, func(c inspect.Chain) bool { return !c.Has(name) }), chainsMost)
 	for _, holder := range p.Holders {
 		p.Who += holder.Owner + " "
 	}

@@ -36,17 +36,21 @@ func (c Circle) String() string { return strings.Join(c.Lines(), "; ") }
 
 // Lines says it in a line for each client, with the lines of code in brackets.
 func (c Circle) Lines() (lines []string) {
-	in := func(site string) string {
-		if site == "" {
-			return ""
-		}
-		return " (" + site + ")"
-	}
 	for _, l := range c {
-		lines = append(lines, fmt.Sprintf("%s holds %s%s and has waited %v for %s%s", l.Client, l.Hold.Name, in(l.Hold.Site),
-			time.Since(l.Wait.Since).Round(time.Second), l.Wait.Name, in(l.Wait.Site)))
+		lines = append(lines, fmt.Sprintf("%s holds %s%s and %s", l.Client, l.Hold.Name, in(l.Hold.Site), waited(l.Wait)))
 	}
 	return lines
+}
+
+func waited(w redlatch.WaitInfo) string {
+	return fmt.Sprintf("has waited %v for %s%s", time.Since(w.Since).Round(time.Second), w.Name, in(w.Site))
+}
+
+func in(site string) string {
+	if site == "" {
+		return ""
+	}
+	return " (" + site + ")"
 }
 
 // IsOf reports whether a client is in the circle.
@@ -74,12 +78,19 @@ type holdNode struct {
 	// How a search has come to it last: from another hold, by a wait of its client.
 	first, from *holdNode
 	by          redlatch.WaitInfo
+
+	// Of a search for chains.
+	depth  int       // of how many holds a longest chain from here is
+	next   *holdNode // the next one of them, for which its client waits by the wait to
+	to     redlatch.WaitInfo
+	behind bool // it is the next of another one
 }
 
 // circles searches for circles.
 type circles struct {
 	waits   map[string][]redlatch.WaitInfo // by client; the latest one for each lock that is old enough, the latest first
 	holders map[string][]*holdNode         // by lock
+	holds   []*holdNode                    // what was held longest first
 	looks   int
 	found   []Circle // of several clients
 	alone   []Circle
@@ -88,6 +99,18 @@ type circles struct {
 // Circles returns circles in which clients wait for each other: for each hold that is in any a shortest one, the first so many.
 // Then come clients that may wait for themselves.
 func (s *Census) Circles() []Circle {
+	f := s.waited()
+	for _, n := range f.holds {
+		if !n.done && len(f.found) < circlesMost {
+			n.none = !f.search(n) && f.looks < circleLooks
+		}
+	}
+	most := append(f.found, f.alone...)
+	return most[:min(circlesMost, len(most))]
+}
+
+// waited returns the locks for which somebody waits.
+func (s *Census) waited() *circles {
 	f := circles{waits: map[string][]redlatch.WaitInfo{}, holders: map[string][]*holdNode{}}
 	waited, known := map[string]bool{}, map[[2]string]bool{}
 	for _, w := range slices.Backward(s.Waits) { // the latest one first
@@ -96,21 +119,14 @@ func (s *Census) Circles() []Circle {
 			waited[w.Name], known[[2]string{w.Client, w.Name}] = true, true
 		}
 	}
-	var all []*holdNode
 	for _, h := range s.Holds {
 		if IsLock(h.Kind) && waited[h.Name] {
 			n := &holdNode{client: h.Client, hold: h.HoldInfo}
 			f.holders[h.Name] = append(f.holders[h.Name], n)
-			all = append(all, n)
+			f.holds = append(f.holds, n)
 		}
 	}
-	for _, n := range all {
-		if !n.done && len(f.found) < circlesMost {
-			n.none = !f.search(n) && f.looks < circleLooks
-		}
-	}
-	most := append(f.found, f.alone...)
-	return most[:min(circlesMost, len(most))]
+	return &f
 }
 
 // IsLock reports whether objects of a kind are held as locks are. A leadership is.
