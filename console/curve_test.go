@@ -34,5 +34,5 @@ func TestPageOfAQueueHasItsLastHour(t *testing.T) {
 	assert.Contains(t, text, "2 offered, 0 done")
 	assert.Contains(t, text, "2 messages became dead")
 	_, text = s.get(t, "message?name=mails&id=m-1")
-	assert.Regexp(t, `(?s)Last attempts.*client\?id=.*<td>no luck</td>`, text)
+	assert.Regexp(t, `(?s)Timeline.*client\?id=.* took [^:]*: <span class="bad">no luck</span></li>\s*<li><time [^>]*>\d s ago</time>.*: died</li>`, text)
 }

@@ -424,6 +424,7 @@ type messagePage struct {
 	Headers map[string]string
 	Shown   string // the payload
 	Hidden  bool   // neither it nor what the headers say is to be shown
+	timeline
 }
 
 func (h *handler) message(r *request) (any, error) {
@@ -440,12 +441,32 @@ func (h *handler) message(r *request) (any, error) {
 		}
 		return nil, fmt.Errorf("%w: the %s %q of %q", errAbsent, what, r.query.Get("id"), name)
 	}
-	if err == nil && h.payloads {
-		var text []byte
-		text, err = json.MarshalIndent(p.Payload, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	if h.payloads {
+		text, err := json.MarshalIndent(p.Payload, "", "  ")
+		if err != nil {
+			return nil, err
+		}
 		p.Shown = string(text)
 	}
-	return p, err
+	p.timeline = timelineOf(p.Message, h.holdOf(r, p), time.Now())
+	return p, nil
+}
+
+// holdOf returns what the client says that has the message of a page in flight; nil if none says that.
+func (h *handler) holdOf(r *request, p *messagePage) *inspect.Hold {
+	if p.State != inspect.StateName(rdelayedqueue.InFlight) {
+		return nil
+	}
+	r.begin()
+	said := h.crowd.look(r.ctx)
+	i := slices.IndexFunc(said.Holds, func(o inspect.Hold) bool { return o.Kind == p.Of.Kind && o.Name == p.Of.Name && o.Owner == p.ID })
+	if i < 0 {
+		return nil
+	}
+	return &said.Holds[i]
 }
 
 // kindOf returns the kind of what has the messages that an address or a form is about.
