@@ -37,6 +37,7 @@ type box struct {
 type arrow struct {
 	Path, Head  string
 	X, Y        int // of its label
+	Anchor      string
 	Label, Name string
 }
 
@@ -71,7 +72,7 @@ func drawn(c inspect.Circle) (d drawing) {
 		midx, midy := (x+2*cx+tox)/4, (y+2*cy+toy)/4
 		a := arrow{
 			Path: fmt.Sprintf("M%.0f %.0fQ%.0f %.0f %.0f %.0f", x, y, cx, cy, tox, toy), Head: head(midx, midy, math.Atan2(toy-y, tox-x)),
-			Name: l.Wait.Name, Label: short(l.Wait.Name), X: int(midx), Y: int(midy) - 10,
+			Name: l.Wait.Name, Label: short(l.Wait.Name), Anchor: "middle", X: int(midx), Y: int(midy) - 10,
 		}
 		if midy > height/2 {
 			a.Y = int(midy) + 22
@@ -106,7 +107,7 @@ func chained(c inspect.Chain) drawing {
 		end := y + lineStep - boxHigh/2
 		d.Arrows = append(d.Arrows, arrow{
 			Path: fmt.Sprintf("M%d %dV%d", boxes[i].X, y+boxHigh/2, end-8), Head: head(float64(boxes[i].X), float64(end), math.Pi/2),
-			Name: locks[i], Label: short(locks[i]), X: boxes[i].X + boxWide/2, Y: y + lineStep/2 + 4,
+			Name: locks[i], Label: short(locks[i]), Anchor: "start", X: boxes[i].X + 14, Y: y + lineStep/2 + 4,
 		})
 	}
 	d.Boxes = boxes

@@ -157,6 +157,7 @@ type queueLine struct {
 	Stats   rexecutor.Stats
 	Bars    []bar // how many messages are in each state
 	minutes []rdelayedqueue.Minute
+	newest  inspect.Survey // of dead letters
 }
 
 // bar is a part of a chart, in its units.
@@ -189,7 +190,7 @@ func (h *handler) overview(r *request) (any, error) {
 	}
 	h.histories(r.ctx, o.Queues)
 	for _, q := range o.Queues {
-		o.Wrong = append(o.Wrong, queueTroubles(q.Object, q.Stats, q.minutes)...)
+		o.Wrong = append(o.Wrong, queueTroubles(q)...)
 	}
 	queueLines(o)
 	all := sorted(o.Wrong)

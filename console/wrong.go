@@ -11,14 +11,13 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
-	"github.com/redlatch/redlatch/rexecutor"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
 const (
-	wrongMost     = 20 // things that are listed
-	curvesMost    = 3  // of them that are drawn over the last hour
-	historiesMost = 20 // queues that are asked for their last hour
+	wrongMost  = 20 // things that are listed, and queues that are asked for more
+	errorsMost = 3  // errors of dead letters
+	curvesMost = 3  // of them that are drawn over the last hour
 )
 
 // trouble is something that is wrong with an object.
@@ -50,8 +49,9 @@ func (w weight) String() string {
 	return "warn"
 }
 
-// queueTroubles returns what is wrong with a queue or an executor, by its last hour too if that was asked for.
-func queueTroubles(of inspect.Object, s rexecutor.Stats, minutes []rdelayedqueue.Minute) (all []trouble) {
+// queueTroubles returns what is wrong with a queue or an executor.
+func queueTroubles(q queueLine) (all []trouble) {
+	of, s, minutes := q.Object, q.Stats, q.minutes
 	add := func(w weight, what, state, text string, at time.Time) {
 		all = append(all, trouble{w, what, of.Kind, of.Name, queueAddress(of, "state", state), text, at, "", nil})
 	}
@@ -85,9 +85,29 @@ func queueTroubles(of inspect.Object, s rexecutor.Stats, minutes []rdelayedqueue
 		if of.Kind == kinds.Executor {
 			what = "dead tasks"
 		}
-		add(bad, what, "dead", counted(of.Kind, s.Dead), time.Time{})
+		add(bad, what, "dead", counted(of.Kind, s.Dead)+errorsIn(q.newest), time.Time{})
 	}
 	return all
+}
+
+// errorsIn says by which errors most of some messages are dead.
+func errorsIn(v inspect.Survey) (text string) {
+	groups := inspect.Groups(v)
+	if len(groups) == 0 {
+		return ""
+	}
+	sep := ", "
+	if v.More {
+		sep = fmt.Sprintf(", of the newest %d: ", len(v.Messages))
+	}
+	for _, g := range first(groups, errorsMost) {
+		text += fmt.Sprintf("%s%d × %s", sep, g.Dead, g.Line)
+		sep = ", "
+	}
+	if more := len(groups) - errorsMost; more > 0 {
+		text += ", and " + inspect.N(more, "other error", "other errors")
+	}
+	return text
 }
 
 // curvesOf returns what came and went in a queue in the last hour, and by how much it lagged.
@@ -96,13 +116,21 @@ func curvesOf(kind string, minutes []rdelayedqueue.Minute, oldest time.Duration)
 	return []hourChart{all[0], all[2]}
 }
 
-// histories asks for the last hour of the queues in which most messages wait. What a queue does not answer in time is left out.
+// histories asks for the last hour of the queues in which most messages wait, and for the errors of those with most dead letters. What a
+// queue does not answer in time is left out.
 func (h *handler) histories(ctx context.Context, all []queueLine) {
-	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.waits(), a.waits()) })
 	ctx, cancel := context.WithTimeout(ctx, overviewFor)
 	defer cancel()
 	var asking sync.WaitGroup
-	for i := range first(all, historiesMost) {
+	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.Stats.Dead, a.Stats.Dead) })
+	for i := range first(all, wrongMost) {
+		if q := &all[i]; q.Stats.Dead > 0 {
+			asking.Go(func() { q.newest, _ = inspect.MessagesOf(h.client, q.Object).Newest(ctx) })
+		}
+	}
+	asking.Wait()
+	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.waits(), a.waits()) })
+	for i := range first(all, wrongMost) {
 		if q := &all[i]; q.waits() > 0 {
 			asking.Go(func() { q.minutes, _ = inspect.MessagesOf(h.client, q.Object).Series(ctx) })
 		}

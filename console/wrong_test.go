@@ -34,19 +34,19 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 		"empty":  {Paused: true, Delayed: 4},
 		"dead":   {Dead: 9},
 	} {
-		all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: name}, rexecutor.Stats{Stats: s}, nil)...)
+		all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "queue", Name: name}, Stats: rexecutor.Stats{Stats: s}})...)
 	}
-	all = append(all, queueTroubles(inspect.Object{Kind: "executor", Name: "media"}, rexecutor.Stats{
+	all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "executor", Name: "media"}, Stats: rexecutor.Stats{
 		Stats: rdelayedqueue.Stats{Ready: 3, Dead: 1}, Tasks: []rexecutor.TaskStats{{Name: "report"}, {Name: "resize", Ready: 3, Orphaned: true}},
-	}, nil)...)
+	}})...)
 	busy := make([]rdelayedqueue.Minute, 60)
 	for i := range busy {
 		busy[i] = rdelayedqueue.Minute{Offered: 300, Done: 180}
 	}
 	for name, oldest := range map[string]time.Duration{"grown": time.Second, "late": time.Hour} {
-		all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: name}, rexecutor.Stats{Stats: rdelayedqueue.Stats{Ready: 7_000, Oldest: oldest}}, busy)...)
+		all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "queue", Name: name}, Stats: rexecutor.Stats{Stats: rdelayedqueue.Stats{Ready: 7_000, Oldest: oldest}}, minutes: busy})...)
 	}
-	all = append(all, queueTroubles(inspect.Object{Kind: "queue", Name: "retried"}, rexecutor.Stats{Stats: rdelayedqueue.Stats{Delayed: 7_000, Failed: 7_000}}, busy)...)
+	all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "queue", Name: "retried"}, Stats: rexecutor.Stats{Stats: rdelayedqueue.Stats{Delayed: 7_000, Failed: 7_000}}, minutes: busy})...)
 	var said []string
 	for _, w := range sorted(all) {
 		text := w.Weight.String() + " " + w.What + " " + w.Kind + " " + w.Name + ": " + w.Text
@@ -70,6 +70,17 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 	}, said)
 }
 
+func TestDeadLettersAreNamedByTheirErrors(t *testing.T) {
+	var v inspect.Survey
+	assert.Empty(t, errorsIn(v))
+	for i := range 50 {
+		v.Messages = append(v.Messages, inspect.Message{State: "dead", Error: fmt.Sprintf("no luck %d\nat all", min(i/10*i%10, 4))})
+	}
+	assert.Equal(t, ", 24 × no luck 4, 16 × no luck 0, 6 × no luck 2, and 2 other errors", errorsIn(v))
+	v.More = true
+	assert.Contains(t, errorsIn(v), ", of the newest 50: 24 × no luck 4, 16 ×")
+}
+
 func TestOverviewSaysWhatIsWrongOrThatNothingIs(t *testing.T) {
 	s := newSite(t)
 	offer(t, s.client, "later", "m-1", "hello", time.Hour)
@@ -81,7 +92,7 @@ func TestOverviewSaysWhatIsWrongOrThatNothingIs(t *testing.T) {
 	assert.Regexp(t, `(?s)<h1>Overview</h1>\s*<div id="live" data-live></div>\s*<section id="wrong" data-live>\s*<h2>What is wrong</h2>`, text)
 	wrong := regexp.MustCompile(`<li class="(bad|warn)">.*`).FindAllString(text, -1)
 	require.Len(t, wrong, 2, text)
-	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2 messages`)
+	assert.Contains(t, wrong[0], `<strong>dead letters</strong> queue <a href="queue?name=mails&amp;state=dead">mails</a>: 2 messages, 2 × no luck</li>`)
 	assert.Regexp(t, `<strong>paused</strong> queue <a href="queue\?name=later&amp;state=ready">later</a>: 1 ready, the first was due <time datetime="[^"]+" title="[^"]+">\d s ago</time></li>`, wrong[1])
 }
 

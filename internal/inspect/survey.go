@@ -63,6 +63,19 @@ func (q *Messages) Survey(ctx context.Context, s rdelayedqueue.State) (v Survey,
 	return v, nil
 }
 
+// Newest looks at the newest dead letters, up to 50 of them. It costs two round trips.
+func (q *Messages) Newest(ctx context.Context) (v Survey, err error) {
+	l := surveyor{Messages: q, state: rdelayedqueue.Dead, end: time.Now().Add(surveyFor)}
+	start, err := l.before(ctx, surveyPage)
+	if err != nil {
+		return v, err
+	}
+	v.Messages, _, err = l.read(ctx, start, surveyPage, "")
+	slices.Reverse(v.Messages)
+	v.More = start != ""
+	return v, err
+}
+
 // surveyor looks at the messages of a state until the end of its time.
 type surveyor struct {
 	*Messages
