@@ -17,7 +17,7 @@ type timeline struct {
 	Steps  []step
 	Text   string // of the drawing
 	Bars   []hourBars
-	Now    int // its place in the drawing
+	Now    int // its place in the drawing; negative if that ends before
 }
 
 // step is something that has happened, or will.
@@ -54,10 +54,14 @@ func timelineOf(m inspect.Message, hold *inspect.Hold, now time.Time) (t timelin
 	return t
 }
 
-// draw draws the steps, from the first one to the last one, or to now if that is later.
+// draw draws the steps, from the first one to the last one, or to now if that is later and the message lives.
 func (t *timeline) draw(now time.Time) {
 	first, last := t.Steps[0].At, t.Steps[len(t.Steps)-1]
-	all := max(last.At.Sub(first), now.Sub(first), time.Millisecond)
+	died := inspect.TimeName(inspect.StateName(rdelayedqueue.Dead))
+	all := max(last.At.Sub(first), time.Millisecond)
+	if last.What != died {
+		all = max(all, now.Sub(first))
+	}
 	place := func(at time.Time) int {
 		return int(float64(timelineWide-3) * float64(min(max(at.Sub(first), 0), all)) / float64(all))
 	}
@@ -70,11 +74,13 @@ func (t *timeline) draw(now time.Time) {
 			what, wide = "failed", max(wide, place(s.At.Add(s.Took))-x)
 		case "running":
 			what, wide = "running", max(wide, place(now)-x)
-		case inspect.TimeName(inspect.StateName(rdelayedqueue.Dead)):
+		case died:
 			what = "dead"
 		}
 		t.Bars = append(t.Bars, hourBars{what, fmt.Sprintf("M%d 3h%dv10h-%dz", x, wide, wide)})
 	}
-	t.Now = place(now)
+	if t.Now = place(now); last.What == died {
+		t.Now = -1
+	}
 	t.Text = fmt.Sprintf("%s since %s that failed or did not end; %s %s", inspect.N(attempts, "attempt", "attempts"), about(now.Sub(first)), last.What, relative(last.At.Sub(now)))
 }

@@ -40,7 +40,8 @@ func TestTimelineHasWhatIsKeptOfAMessage(t *testing.T) {
 	m.State, m.DueAt, m.Attempt = "dead", at(-30), 2
 	l = timelineOf(m, nil, now)
 	assert.Zero(t, l.Before)
-	assert.Equal(t, hourBars{"dead", "M221 3h3v10h-3z"}, l.Bars[2])
+	assert.Equal(t, []hourBars{{"failed", "M0 3h3v10h-3z"}, {"failed", "M271 3h46v10h-46z"}, {"dead", "M317 3h3v10h-3z"}}, l.Bars)
+	assert.Negative(t, l.Now)
 	assert.Empty(t, timelineOf(inspect.Message{State: "ready", DueAt: now}, nil, now))
 	assert.NotPanics(t, func() {
 		m.DueAt = time.Time{} // tampered with
