@@ -78,7 +78,7 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 	}
 	d.queues = n > 0
 	if n > 0 && d.count("queue") == 0 {
-		d.find(finding{Level: good, Check: "queue", Found: "nothing is late, dead, being retried or paused in " + inspect.N(n, "queue", "queues") + seen})
+		d.find(finding{Level: good, Check: "queue", Found: "nothing is late, growing, dead, being retried or paused in " + inspect.N(n, "queue", "queues") + seen})
 	}
 }
 
@@ -97,11 +97,16 @@ type queueLook struct {
 	inspect.Object
 	rdelayedqueue.Stats
 	retried string // the state of messages that are being retried
+	growth  int    // see inspect.Growth
 }
 
 // lookAtQueue asks what the numbers of a queue do not tell. What is not answered is left out.
 func lookAtQueue(ctx context.Context, c *redlatch.Client, o redlatch.Object, s rdelayedqueue.Stats) queueLook {
 	q := queueLook{Object: inspect.Object{Kind: o.Kind, Name: o.Name}, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
+	if s.Ready+s.Failed > 0 && !s.Paused {
+		minutes, _ := inspect.MessagesOf(c, q.Object).Series(ctx)
+		q.growth = inspect.Growth(minutes, s)
+	}
 	if s.Failed == 0 {
 		return q
 	}
@@ -126,9 +131,15 @@ func (d *doctor) queue(q queueLook) {
 		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
 	}
 	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(full) + flags }
-	if q.Oldest > inspect.Lags && !q.Paused {
+	if q.growth > 0 {
+		f.Found += fmt.Sprintf("; %d more came than went in the last %v min", q.growth, inspect.GrowthFor.Minutes())
+	}
+	lags := q.Oldest > inspect.Lags && !q.Paused
+	if lags {
 		f.Level = bad
 		f.Found += fmt.Sprintf("; one has been due for %v", q.Oldest.Round(time.Second))
+	}
+	if lags || q.growth > 0 {
 		add("More becomes due than is handled, or nobody handles it.", command("stats", "")+`, and docs/operations.md, "A queue grows".`)
 	}
 	if q.Dead > 0 {

@@ -84,7 +84,7 @@ func TestDoctorSaysWhatACrashTakes(t *testing.T) {
 	_, err := mails.Offer(t.Context(), "hello", time.Hour)
 	require.NoError(t, err)
 	code, found, _ := r.run(t.Context(), "doctor")
-	assert.Regexp(t, `ok +queue +nothing is late, dead, being retried or paused in 1 queue\n`, found)
+	assert.Regexp(t, `ok +queue +nothing is late, growing, dead, being retried or paused in 1 queue\n`, found)
 	require.NoError(t, mails.Pause(t.Context()))
 	_, paused, _ := r.run(t.Context(), "doctor")
 	assert.Regexp(t, `note +queue +mails: 1 delayed, .*, paused`, paused)
@@ -254,6 +254,16 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 		{
 			queueLook{Stats: stats{Ready: 9, Oldest: time.Hour}},
 			bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; one has been due for 1h0m0s",
+			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
+		},
+		{
+			queueLook{Stats: stats{Ready: 7_000, Oldest: time.Second}, growth: 1_200},
+			note, "mails: 0 delayed, 7000 ready, 0 in flight, 0 dead; 1200 more came than went in the last 10 min",
+			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
+		},
+		{
+			queueLook{Stats: stats{Ready: 7_000, Oldest: time.Hour}, growth: 1_200},
+			bad, "mails: 0 delayed, 7000 ready, 0 in flight, 0 dead; 1200 more came than went in the last 10 min; one has been due for 1h0m0s",
 			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
 		},
 	} {
