@@ -118,7 +118,7 @@ func TestSceneOfADeadlock(t *testing.T) {
 	b := watched(t, s)
 	b.shows("deadlock",
 		look{"", []string{"deadlock?", "order:4711", "stock:17"}},
-		look{"lock?name=order:4711", []string{"Free this lock", "Held.", "orders."}},
+		look{"lock?name=order:4711", []string{"Free this lock", "Held.", "Perhaps a circle of waits"}},
 		look{"lock?name=price:9", []string{"Free this lock", "Held.", "prices."}},
 	)
 	b.open("lock?name=price:9")
