@@ -141,14 +141,14 @@ release: ## build and try VERSION (v0.1.0) from a copy of HEAD; TAG=1 makes its 
 # The other platforms share no build cache with the tests, so they would take minutes.
 ci: export PLATFORMS := linux/amd64
 
-# All steps run even if one fails, so that one run shows all that is wrong. The end names what failed, since the stacks
-# of a test that hangs are longer than some logs.
+# All steps run even if one fails, so that one run shows all that is wrong. Lines of two steps are mixed; the end names what
+# failed in which step, since the stacks of a test that hangs are longer than some logs.
 ci: ## all that CI runs: tests, two steps at a time, and the linters and a release beside them
 	@export FAILED="$$(mktemp)"; beside="$$(mktemp)"; \
 	trap 'rm -f "$$FAILED" "$$beside"; kill "$${pid:-}" 2>/dev/null || true' EXIT; \
 	$(MAKE) --no-print-directory tidy; \
 	nice -n 19 $(MAKE) --no-print-directory -k $(CI_BESIDE) > "$$beside" 2>&1 & pid=$$!; \
-	$(MAKE) --no-print-directory -j 2 -k -O $(CI_STEPS:%=step-%) || true; \
+	$(MAKE) --no-print-directory -j 2 -k $(CI_STEPS:%=step-%) || echo '=== a step failed' >> "$$FAILED"; \
 	wait "$$pid" || { printf '\n=== %s failed\n' "$(CI_BESIDE)"; tail -n 300 "$$beside"; } >> "$$FAILED"; \
 	printf '\n=== done, after %d s\n' "$$SECONDS"; \
 	cat "$$FAILED"; [ ! -s "$$FAILED" ]
