@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Chain is clients of which each waits for a lock that the next one holds. As of a [Circle], only a person can tell whether one goroutine
-// of a client does both.
+// Chain is clients of which each waits for a lock that the next one holds. Only a person can tell whether one goroutine of a client does
+// both, as with a [Circle].
 type Chain struct {
 	First Wait   // the longest one for the first lock
 	More  int    // calls that wait for the first lock too
-	Links []Link // who holds it and waits for the next, and so on; the last one waits for nothing that is known, and its Wait is empty
+	Links []Link // who holds it and waits for the next, and so on; the last one waits for no lock of another client, and its Wait is empty
 }
 
 // String says it in one line.
@@ -43,14 +43,14 @@ func (c Chain) Has(name string) bool {
 	return slices.ContainsFunc(c.Links, func(l Link) bool { return l.Hold.Name == name })
 }
 
-// Chains returns chains of at least three clients, from each lock for which no holder of another one waits, the longest first and at most
-// ten. Of several that begin with one hold it is a longest one. What is in a circle begins none.
+// Chains returns chains of at least three clients, the longest first and at most ten. Each begins at a lock for which no client waits that
+// holds another; of several that begin with one hold it is a longest one. One that leads into a circle is none: see [Census.Circles].
 func (s *Census) Chains() (all []Chain) {
 	f := s.waited()
 	for _, n := range f.holds {
 		f.measure(n)
 	}
-	starts := slices.DeleteFunc(f.holds, func(n *holdNode) bool { return n.behind || n.depth < 2 })
+	starts := slices.DeleteFunc(f.holds, func(n *holdNode) bool { return n.behind || n.circle || n.depth < 2 })
 	slices.SortStableFunc(starts, func(a, b *holdNode) int { return cmp.Compare(b.depth, a.depth) })
 	for _, n := range starts {
 		if c, ok := s.chain(n); ok {
@@ -74,9 +74,10 @@ func (f *circles) measure(n *holdNode) int {
 	n.depth = -1
 	longest := 0
 	for _, w := range f.waits[n.client] {
-		if w.Since.Before(n.hold.Since) {
+		if w.Since.Before(n.hold.Since) || f.looks > circleLooks {
 			break
 		}
+		f.looks++
 		for _, next := range f.holders[w.Name] {
 			if f.looks++; f.looks > circleLooks {
 				break
@@ -85,7 +86,9 @@ func (f *circles) measure(n *holdNode) int {
 				continue
 			}
 			next.behind = true
-			if d := f.measure(next); d > longest {
+			d := f.measure(next)
+			n.circle = n.circle || d == 0 || next.circle
+			if d > longest {
 				longest, n.next, n.to = d, next, w
 			}
 		}

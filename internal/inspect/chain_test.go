@@ -48,8 +48,7 @@ func TestChainsAreClientsThatWaitInALine(t *testing.T) {
 		},
 		"what leads into a circle": {
 			new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 20).holds("d", lock, "u", 20).
-				waits("a", lock, "y", 10).waits("b", lock, "x", 10).waits("e", lock, "u", 7).waits("d", lock, "x", 6),
-			[]string{"e has waited for u (e.go:7); d holds u and has waited for x (d.go:7); a holds x and has waited for y (a.go:7); b holds y"},
+				waits("a", lock, "y", 10).waits("b", lock, "x", 10).waits("e", lock, "u", 7).waits("d", lock, "x", 6), nil,
 		},
 		"semaphores are none": {
 			new(scene).holds("c", "permits", "y", 30).holds("b", lock, "x", 20).waits("b", "permits", "y", 10).waits("a", lock, "x", 8), nil,

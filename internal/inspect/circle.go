@@ -84,6 +84,7 @@ type holdNode struct {
 	next   *holdNode // the next one of them, for which its client waits by the wait to
 	to     redlatch.WaitInfo
 	behind bool // it is the next of another one
+	circle bool // it leads into a circle
 }
 
 // circles searches for circles.

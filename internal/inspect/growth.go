@@ -16,9 +16,10 @@ const (
 	growthPart    = 20 // and one in so many of those that were offered
 )
 
-// Growth returns how many more messages were offered to a queue than ended in the last ten whole minutes, as acknowledged ones or as dead
-// letters, if the queue grows: these are many, it was so in at least eight of the minutes, and most of them wait now. A batch makes no
-// queue grow, nor does what is due later or is replaced before it is due. Else it returns 0. Minutes are those of the queue's Series.
+// Growth returns by how much a queue grows: how many more messages were offered in the last ten whole minutes than were acknowledged or
+// became dead letters. It returns 0 unless that is at least 50 and a twentieth of those offered, it was so in eight of the minutes, and at
+// least half of it is ready or being retried now. So a batch does not count, nor what is due later. Replacements count as offered, and
+// cancelled messages as neither. Minutes are those of the queue's Series.
 func Growth(minutes []rdelayedqueue.Minute, s rdelayedqueue.Stats) int {
 	if len(minutes) <= growthMinutes {
 		return 0
@@ -31,9 +32,14 @@ func Growth(minutes []rdelayedqueue.Minute, s rdelayedqueue.Stats) int {
 		}
 		offered, more = offered+m.Offered, more+n
 	}
-	waits := s.Ready + s.Failed
-	if steady < growthSteady || more < max(growthLeast, offered/growthPart) || 2*waits < more {
+	if steady < growthSteady || more < max(growthLeast, offered/growthPart) || 2*waiting(s) < more {
 		return 0
 	}
 	return more
 }
+
+// MayGrow reports whether as many messages wait as a queue has at least of which Growth says that it grows.
+func MayGrow(s rdelayedqueue.Stats) bool { return 2*waiting(s) >= growthLeast }
+
+// waiting returns how many messages are ready, or being retried.
+func waiting(s rdelayedqueue.Stats) int { return s.Ready + min(s.Failed, s.Delayed) }

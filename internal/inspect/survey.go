@@ -63,7 +63,7 @@ func (q *Messages) Survey(ctx context.Context, s rdelayedqueue.State) (v Survey,
 	return v, nil
 }
 
-// Newest looks at the newest dead letters, up to 50 of them. It costs two round trips.
+// Newest looks at the newest dead letters, up to 50 of them. It costs two round trips, and more if their payloads are large.
 func (q *Messages) Newest(ctx context.Context) (v Survey, err error) {
 	l := surveyor{Messages: q, state: rdelayedqueue.Dead, end: time.Now().Add(surveyFor)}
 	start, err := l.before(ctx, surveyPage)
