@@ -132,6 +132,7 @@ func by(sort string) func(a, b inspect.Summary) int {
 type overview struct {
 	Counts         []count
 	Cut            bool // there was no time for all objects
+	Unjudged       bool // nor whether each queue grows
 	Wrong          []trouble
 	MoreWrong      int // that are not listed
 	Queues         []queueLine
@@ -188,7 +189,7 @@ func (h *handler) overview(r *request) (any, error) {
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		o.Counts = append(o.Counts, count{kind, counts[kind], bar{Width: max(1, chart*counts[kind]/most)}})
 	}
-	h.histories(r.ctx, o.Queues)
+	o.Unjudged = !h.histories(r.ctx, o.Queues)
 	for _, q := range o.Queues {
 		o.Wrong = append(o.Wrong, queueTroubles(q)...)
 	}

@@ -13,7 +13,7 @@ const timelineWide = 320 // of a drawn timeline
 
 // timeline is what has happened to a message, and what comes next. It has no steps if nothing has happened yet that is known.
 type timeline struct {
-	Before int // attempts that are not kept
+	Before int // attempts that are not kept: older ones, and those whose end nobody has noted
 	Steps  []step
 	Text   string // of the drawing
 	Bars   []hourBars
@@ -82,5 +82,5 @@ func (t *timeline) draw(now time.Time) {
 	if t.Now = place(now); last.What == died {
 		t.Now = -1
 	}
-	t.Text = fmt.Sprintf("%s since %s that failed or did not end; %s %s", inspect.N(attempts, "attempt", "attempts"), about(now.Sub(first)), last.What, relative(last.At.Sub(now)))
+	t.Text = fmt.Sprintf("%s in %s that failed or did not end; %s %s", inspect.N(attempts, "attempt", "attempts"), about(now.Sub(first)), last.What, relative(last.At.Sub(now)))
 }

@@ -29,7 +29,7 @@ func TestTimelineHasWhatIsKeptOfAMessage(t *testing.T) {
 		{What: "attempt", At: at(-40), Took: 10 * time.Second, Client: "web", Err: "no luck", After: time.Minute},
 		{What: "due", At: at(60), After: 90 * time.Second},
 	}, l.Steps)
-	assert.Equal(t, "2 attempts since 1 min that failed or did not end; due in 1 min", l.Text)
+	assert.Equal(t, "2 attempts in 1 min that failed or did not end; due in 1 min", l.Text)
 	assert.Equal(t, []hourBars{{"failed", "M0 3h3v10h-3z"}, {"failed", "M118 3h20v10h-20z"}, {"plan", "M317 3h3v10h-3z"}}, l.Bars)
 	assert.Equal(t, 198, l.Now)
 

@@ -17,6 +17,7 @@ import (
 const (
 	wrongMost  = 20 // things that are listed, and queues that are asked for more
 	errorsMost = 3  // errors of dead letters
+	errorsOf   = 5  // queues of which the errors are asked for
 	curvesMost = 3  // of them that are drawn over the last hour
 )
 
@@ -116,19 +117,12 @@ func curvesOf(kind string, minutes []rdelayedqueue.Minute, oldest time.Duration)
 	return []hourChart{all[0], all[2]}
 }
 
-// histories asks for the last hour of the queues in which most messages wait, and for the errors of those with most dead letters. What a
-// queue does not answer in time is left out.
-func (h *handler) histories(ctx context.Context, all []queueLine) {
+// histories asks for the last hour of the queues in which most messages wait, and for the errors of those with most dead letters. It reports
+// whether all queues were judged that may grow. Errors that do not come in time are left out.
+func (h *handler) histories(ctx context.Context, all []queueLine) bool {
 	ctx, cancel := context.WithTimeout(ctx, overviewFor)
 	defer cancel()
 	var asking sync.WaitGroup
-	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.Stats.Dead, a.Stats.Dead) })
-	for i := range first(all, wrongMost) {
-		if q := &all[i]; q.Stats.Dead > 0 {
-			asking.Go(func() { q.newest, _ = inspect.MessagesOf(h.client, q.Object).Newest(ctx) })
-		}
-	}
-	asking.Wait()
 	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.waits(), a.waits()) })
 	for i := range first(all, wrongMost) {
 		if q := &all[i]; q.waits() > 0 {
@@ -136,6 +130,15 @@ func (h *handler) histories(ctx context.Context, all []queueLine) {
 		}
 	}
 	asking.Wait()
+	judged := !slices.ContainsFunc(all, func(q queueLine) bool { return q.minutes == nil && inspect.MayGrow(q.Stats.Stats) })
+	slices.SortStableFunc(all, func(a, b queueLine) int { return cmp.Compare(b.Stats.Dead, a.Stats.Dead) })
+	for i := range first(all, errorsOf) {
+		if q := &all[i]; q.Stats.Dead > 0 {
+			asking.Go(func() { q.newest, _ = inspect.MessagesOf(h.client, q.Object).Newest(ctx) })
+		}
+	}
+	asking.Wait()
+	return judged
 }
 
 // waits is how many messages are not handled as they come.
@@ -181,13 +184,13 @@ func jobTroubles(name string, jobs []rscheduler.Job) (all []trouble) {
 	return all
 }
 
-// order is the order of what is as bad.
-var order = []string{"grows and lags", "lags", "dead letters", "dead tasks", "orphaned", "late"} //nolint:gochecknoglobals // a constant in all but name
+// order is the order of what is as bad, from the last one on; the rest comes after it.
+var order = []string{"late", "orphaned", "dead tasks", "dead letters", "lags", "grows and lags"} //nolint:gochecknoglobals // a constant in all but name
 
 // sorted puts the worst first.
 func sorted(all []trouble) []trouble {
 	slices.SortStableFunc(all, func(a, b trouble) int {
-		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), cmp.Compare(a.What, b.What), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(slices.Index(order, b.What), slices.Index(order, a.What)), cmp.Compare(a.What, b.What), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
