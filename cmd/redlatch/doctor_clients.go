@@ -98,14 +98,15 @@ type queueLook struct {
 	rdelayedqueue.Stats
 	retried string // the state of messages that are being retried
 	growth  int    // see inspect.Growth
+	unknown bool   // whether it grows
 }
 
 // lookAtQueue asks what the numbers of a queue do not tell. What is not answered is left out.
 func lookAtQueue(ctx context.Context, c *redlatch.Client, o redlatch.Object, s rdelayedqueue.Stats) queueLook {
 	q := queueLook{Object: inspect.Object{Kind: o.Kind, Name: o.Name}, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
 	if s.Ready+s.Failed > 0 && !s.Paused {
-		minutes, _ := inspect.MessagesOf(c, q.Object).Series(ctx)
-		q.growth = inspect.Growth(minutes, s)
+		minutes, err := inspect.MessagesOf(c, q.Object).Series(ctx)
+		q.growth, q.unknown = inspect.Growth(minutes, s), err != nil && inspect.MayGrow(s)
 	}
 	if s.Failed == 0 {
 		return q
@@ -130,7 +131,12 @@ func (d *doctor) queue(q queueLook) {
 	add := func(means, mend string) {
 		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
 	}
-	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(full) + flags }
+	command := func(verb, flags string) string {
+		if q.Kind == kinds.Executor && verb != "resume" {
+			return "redlatch exec " + verb + " " + quoted(q.Name) + flags
+		}
+		return "redlatch queue " + verb + " " + quoted(full) + flags
+	}
 	if q.growth > 0 {
 		f.Found += fmt.Sprintf("; %d more came than went in the last %v min", q.growth, inspect.GrowthFor.Minutes())
 	}
@@ -147,6 +153,9 @@ func (d *doctor) queue(q queueLook) {
 	}
 	if q.Failed > 0 {
 		add("Handlers fail, and each attempt takes the time of others.", command("ls", " --state "+q.retried)+" shows the errors.")
+	}
+	if q.unknown {
+		add("Redis did not say in time whether it grows.", command("stats", "")+" shows the last hour.")
 	}
 	if q.Paused {
 		add("Somebody has paused it: none of its messages is delivered.", command("resume", "")+", once the reason has gone.")

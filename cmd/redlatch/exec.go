@@ -147,8 +147,8 @@ func (a *app) execStatus() *cobra.Command {
 	payload := false
 	cmd := &cobra.Command{
 		Use: "status NAME ID", Short: "Print a task", Args: exactly(2),
-		Long: `Print a task as "queue get" prints a message; of one that is done or was cancelled, as long as that is known, its name and
-that. "exec get" prints the result.`,
+		Long: `Print a task as "queue get" prints a message. For a task that is done or was cancelled it prints only that, and its name,
+as long as they are kept. "exec get" prints the result.`,
 		Example: "  redlatch exec status media 01a20e3c-4314-7d0b-80c6-22963ef0764d --payloads",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			fate, err := fateOf(ctx, c, args[0], args[1])

@@ -115,7 +115,7 @@ func (a *app) message(ctx context.Context, q *inspect.Messages, id string, paylo
 // job is a message or a task as it is printed.
 type job struct {
 	inspect.Message
-	Headers map[string]any // a value that is not to be shown is nil
+	Headers map[string]any `json:",omitempty"` // of which a value that is not to be shown is nil
 }
 
 // ended has the words for tasks that are in no state of a message.
