@@ -73,7 +73,7 @@ type jobState struct {
 	attempts int
 	acked    bool // its id is remembered
 	value    string
-	flew     bool // it was due when it was replaced: somebody who died may have claimed it before
+	flew     bool // it may have been claimed unseen, by somebody who died, before it was replaced
 
 	// Of what has replaced it in flight: whether there is such a message, when it is due, and its value.
 	replaced bool
