@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -340,9 +339,7 @@ func jobUser(args []string) {
 	h, err := historytest.NewIn[jobEvent](args[1], faulttest.Emit)
 	must(err)
 	r := &jobRecord{History: h, process: args[0]}
-	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[2]}), quiet)
-	must(err)
+	c := childClient(args[2])
 	for range 3 {
 		go r.user(context.Background(), c, 1<<30) // until the process is killed
 	}

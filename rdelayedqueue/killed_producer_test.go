@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -34,9 +33,7 @@ func boundedQueue(c *redlatch.Client, opts ...rdelayedqueue.QueueOption) *rdelay
 func boundedUser(args []string) {
 	ctx := context.Background()
 	notes := redis.NewClient(&redis.Options{Addr: args[1]})
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
-	must(err)
-	q := boundedQueue(c, rdelayedqueue.WithWait(time.Hour))
+	q := boundedQueue(childClient(args[0]), rdelayedqueue.WithWait(time.Hour))
 	go func() {
 		must(q.Consume(ctx, func(ctx context.Context, m *message) error {
 			if m.Attempt == 1 && rand.N(4) == 0 {

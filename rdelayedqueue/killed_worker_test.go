@@ -33,11 +33,15 @@ func must(err error) {
 	}
 }
 
-func childQueue(addr string) (*redis.Client, *rdelayedqueue.Queue[job]) {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+// childClient returns a client of a process that is killed.
+func childClient(addr string) *redlatch.Client {
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	must(err)
-	return rdb, redlatch.GetDelayedQueue[job](c, "jobs", rdelayedqueue.WithVisibility(workerVisibility), rdelayedqueue.WithMaxAttempts(0))
+	return c
+}
+
+func childQueue(addr string) *rdelayedqueue.Queue[job] {
+	return redlatch.GetDelayedQueue[job](childClient(addr), "jobs", rdelayedqueue.WithVisibility(workerVisibility), rdelayedqueue.WithMaxAttempts(0))
 }
 
 // Keys of what workers note, on their connection past the proxy.
@@ -66,7 +70,7 @@ func notesHandling(cmd []string) bool {
 
 // worker consumes jobs until it is killed, and notes what it handles. Args: the address for the queue, and the one for the notes.
 func worker(args []string) {
-	_, q := childQueue(args[0])
+	q := childQueue(args[0])
 	notes := redis.NewClient(&redis.Options{Addr: args[1]})
 	keys := []string{handlings, handledIDs, "redlatch_dq:{jobs}:bodies", "redlatch_dq:{jobs}:flight", "redlatch_dq:{jobs}:claims"}
 	must(q.Consume(context.Background(), func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
@@ -87,7 +91,7 @@ func worker(args []string) {
 
 // producer offers one job and ends. Args: the address, the delay in ms.
 func producer(args []string) {
-	_, q := childQueue(args[0])
+	q := childQueue(args[0])
 	ms, err := strconv.Atoi(args[1])
 	must(err)
 	_, err = q.Offer(context.Background(), job{Name: "left behind"}, time.Duration(ms)*time.Millisecond)

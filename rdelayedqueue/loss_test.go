@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -263,13 +261,12 @@ func stopConsumers(t *testing.T, r *rig, rival *redlatch.Client, round, n int) {
 // stoppedConsumer is a process whose handler works until it reads a line, then asks its context and acknowledges. Args: the
 // address, the queue's name.
 func stoppedConsumer(args []string) {
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
-	must(err)
+	c := childClient(args[0])
 	q := redlatch.GetDelayedQueue[job](c, args[1],
 		rdelayedqueue.WithVisibility(stoppedVisibility), rdelayedqueue.WithMaxAttempts(0))
 	ctx, cancel := context.WithCancel(context.Background())
 	in := bufio.NewScanner(os.Stdin)
-	err = q.Consume(ctx, func(ctx context.Context, m *message) error {
+	err := q.Consume(ctx, func(ctx context.Context, m *message) error {
 		faulttest.Emit("has it")
 		in.Scan()
 		ended := ctx.Err() != nil // the first thing that it does
