@@ -201,20 +201,16 @@ func back(kind string, form url.Values, done string) string {
 
 // said returns what the page at a path says after an action, by what the address says.
 func said(path, done string) string {
-	one, several := "message", "messages"
-	if path == kinds.Executor {
-		one, several = "task", "tasks"
-	}
 	var n, of int
 	if _, err := fmt.Sscanf(done, "%d-of-%d", &n, &of); err == nil && n >= 0 && n <= of {
-		text := fmt.Sprintf("Done for %d of %d %s.", n, of, several)
+		text := fmt.Sprintf("Done for %d of %d %ss.", n, of, noun(path))
 		if n < of {
 			text += " The others are not there, or not in a state for that."
 		}
 		return text
 	}
 	if done == "none" {
-		return "Nothing was done: no " + one + " was chosen."
+		return "Nothing was done: no " + noun(path) + " was chosen."
 	}
 	return outcomes[done]
 }

@@ -437,11 +437,7 @@ func (h *handler) message(r *request) (any, error) {
 	p := &messagePage{Of: inspect.Object{Kind: kindOf(r.query), Name: name}, Hidden: !h.payloads}
 	p.Message, p.Headers, err = inspect.MessagesOf(h.client, p.Of).Get(r.ctx, r.query.Get("id"))
 	if errors.Is(err, rdelayedqueue.ErrNotFound) {
-		what := "message"
-		if p.Of.Kind == kinds.Executor {
-			what = "task"
-		}
-		return nil, fmt.Errorf("%w: the %s %q of %q", errAbsent, what, r.query.Get("id"), name)
+		return nil, fmt.Errorf("%w: the %s %q of %q", errAbsent, noun(p.Of.Kind), r.query.Get("id"), name)
 	}
 	if err != nil {
 		return nil, err

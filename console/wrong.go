@@ -158,11 +158,14 @@ func drawnFirst(all []trouble) {
 }
 
 // counted says how many messages of a queue, or tasks of an executor, there are.
-func counted(kind string, n int) string {
+func counted(kind string, n int) string { return inspect.N(n, noun(kind), noun(kind)+"s") }
+
+// noun is what an object of a kind has.
+func noun(kind string) string {
 	if kind == kinds.Executor {
-		return inspect.N(n, "task", "tasks")
+		return "task"
 	}
-	return inspect.N(n, "message", "messages")
+	return "message"
 }
 
 // jobTroubles returns what is wrong with the jobs of a scheduler.
