@@ -104,9 +104,9 @@ type queueLook struct {
 // lookAtQueue asks what the numbers of a queue do not tell. What is not answered is left out.
 func lookAtQueue(ctx context.Context, c *redlatch.Client, o redlatch.Object, s rdelayedqueue.Stats) queueLook {
 	q := queueLook{Object: inspect.Object{Kind: o.Kind, Name: o.Name}, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
-	if s.Ready+s.Failed > 0 && !s.Paused {
+	if inspect.MayGrow(s) && !s.Paused {
 		minutes, err := inspect.MessagesOf(c, q.Object).Series(ctx)
-		q.growth, q.unknown = inspect.Growth(minutes, s), err != nil && inspect.MayGrow(s)
+		q.growth, q.unknown = inspect.Growth(minutes, s), err != nil
 	}
 	if s.Failed == 0 {
 		return q
