@@ -48,7 +48,7 @@ func serveRiver(ctx context.Context, task workTask, handled func()) error {
 	return client.Stop(context.WithoutCancel(ctx))
 }
 
-// submitToRiver submits n tasks in batches of 1,000, to tables that it makes anew.
+// submitToRiver submits n tasks in batches of 1,000, to new tables.
 func submitToRiver(ctx context.Context, url string, n int) error {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {

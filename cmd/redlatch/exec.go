@@ -259,7 +259,7 @@ func (a *app) execCancel() *cobra.Command {
 
 func (a *app) execRedrive() *cobra.Command {
 	return &cobra.Command{
-		Use: "redrive NAME [ID]", Short: "Have a dead task, or all of them, begun again, with their attempts counted anew",
+		Use: "redrive NAME [ID]", Short: "Run a dead task again, or all of them; their attempts start over",
 		Example: "  redlatch exec redrive media\n  redlatch exec redrive media 01a20e3c-4314-7d0b-80c6-22963ef0764d",
 		Args:    checked(cobra.RangeArgs(1, 2)),
 		RunE: a.onExecutor(func(ctx context.Context, ex *rexecutor.Executor, args []string) error {

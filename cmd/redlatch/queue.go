@@ -336,7 +336,7 @@ func cancelFailed(ctx context.Context, q *jobs, attempts int, text string) (n in
 
 func (a *app) queueRedrive() *cobra.Command {
 	return &cobra.Command{
-		Use: "redrive NAME [ID]", Short: "Have a dead letter, or all of them, delivered again, with their attempts counted anew",
+		Use: "redrive NAME [ID]", Short: "Deliver a dead letter again, or all of them; their attempts start over",
 		Example: "  redlatch queue redrive mails\n  redlatch queue redrive mails 01a20e3c-4314-7d0b-80c6-22963ef0764d",
 		Args:    checked(cobra.RangeArgs(1, 2)),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {

@@ -13,7 +13,7 @@ const (
 	growthMinutes = int(GrowthFor / time.Minute)
 	growthSteady  = 8  // minutes of them in which it grew
 	growthLeast   = 50 // messages
-	growthPart    = 20 // and one in so many of those that were offered
+	growthPart    = 20 // and at least a twentieth of those offered
 )
 
 // Growth returns by how much a queue grows: how many more messages were offered in the last ten whole minutes than were acknowledged or
