@@ -126,7 +126,7 @@ readme: ## write anew what the documents take from the code: examples, names of 
 # The pictures show the name of the machine, which is nobody's.
 pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and root
 	unshare --uts bash -euo pipefail -c 'hostname shop-1; export REDLATCH_REQUIRE_CHROMIUM=1 REDLATCH_REQUIRE_TMUX=1; \
-		( cd console && go test -count=1 -run TestPagesInChromium . -pictures "$(CURDIR)/docs/pictures" ); \
+		( cd console && go test -count=1 -run "TestPagesInChromium|TestScene" . -pictures "$(CURDIR)/docs/pictures" ); \
 		cd cmd/redlatch && go test -count=1 -run Top . -pictures "$(CURDIR)/docs/pictures"'
 
 nested: ## test the modules below this one, two at a time, but for interop

@@ -16,14 +16,20 @@ const (
 	chartHeight = 40
 )
 
-// hourChart is what happened in the last hour, minute by minute.
-type hourChart struct {
-	Text string
-	Bars []hourBars // drawn one over the other
-}
+// hourChart is what happened in the last hour, minute by minute: bars of some kinds, drawn one over the other.
+type hourChart []hourBars
 
-// hourBars are bars of one kind.
-type hourBars struct{ What, Shape string }
+// hourBars are bars, or a line, of one kind.
+type hourBars struct{ What, Shape, Text string }
+
+// Text says what is drawn.
+func (c hourChart) Text() string {
+	var texts []string
+	for _, bars := range c {
+		texts = append(texts, bars.Text)
+	}
+	return strings.Join(texts, "; ")
+}
 
 // hourOf returns charts of a queue, or of an executor, in which a message has been due for oldest.
 func hourOf(kind string, minutes []rdelayedqueue.Minute, oldest time.Duration) []hourChart {
@@ -37,19 +43,17 @@ func hourOf(kind string, minutes []rdelayedqueue.Minute, oldest time.Duration) [
 		sum.Offered, sum.Done, sum.Failed, sum.Dead = sum.Offered+m.Offered, sum.Done+m.Done, sum.Failed+m.Failed, sum.Dead+m.Dead
 		sum.Lateness = max(sum.Lateness, m.Lateness)
 	}
+	flow, faults := most(offered, done), most(failed, dead)
 	return []hourChart{
 		{
-			fmt.Sprintf("%d offered, %d done, at most %.0f and %.0f a minute", sum.Offered, sum.Done, most(offered), most(done)),
-			[]hourBars{{"offered", barsOf(offered, most(offered, done))}, {"done", lineOf(done, most(offered, done))}},
+			{"offered", barsOf(offered, flow), fmt.Sprintf("%d offered, at most %.0f a minute", sum.Offered, most(offered))},
+			{"done", lineOf(done, flow), fmt.Sprintf("%d done, at most %.0f a minute", sum.Done, most(done))},
 		},
 		{
-			inspect.N(sum.Failed, "attempt", "attempts") + " failed, " + counted(kind, sum.Dead) + " became dead",
-			[]hourBars{{"failed", barsOf(failed, most(failed, dead))}, {"dead", barsOf(dead, most(failed, dead))}},
+			{"failed", barsOf(failed, faults), inspect.N(sum.Failed, "attempt", "attempts") + " failed"},
+			{"dead", barsOf(dead, faults), counted(kind, sum.Dead) + " became dead"},
 		},
-		{
-			"claimed up to " + sum.Lateness.Round(time.Millisecond).String() + " late" + waits(oldest),
-			[]hourBars{{"late", barsOf(late, most(late))}},
-		},
+		{{"late", barsOf(late, most(late)), "claimed up to " + sum.Lateness.Round(time.Millisecond).String() + " late" + waits(oldest)}},
 	}
 }
 

@@ -2,11 +2,13 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,8 +32,9 @@ const seenFirstScript = `((texts) => texts.filter((text) => ![...document.queryS
 
 // look is a page of a scene, and what an engineer on call has to see first.
 type look struct {
-	page  string
-	first []string
+	page    string
+	first   []string
+	picture string // its name in the documents; empty for none
 }
 
 // shows checks pages at all widths, in light and dark, and keeps pictures of them if these are wanted.
@@ -56,11 +59,15 @@ func (b *chromium) shows(scene string, looks ...look) {
 				b.do(chromedp.Evaluate(`document.documentElement.scrollWidth - window.innerWidth`, &beside), chromedp.Evaluate(paleScript, &pale))
 				assert.LessOrEqual(b.t, beside, 0, "%q of %s is wider than %d", l.page, scene, width)
 				assert.Empty(b.t, pale, "%q of %s, %s", l.page, scene, scheme)
-				if *pictures != "" {
+				name := fmt.Sprintf("scene-%s-%d-%d-%s", scene, i, width, scheme)
+				inDocuments := l.picture != "" && width == 1280 && scheme == "light"
+				if inDocuments {
+					name = l.picture
+				}
+				if *pictures != "" && (inDocuments || strings.Contains(os.Getenv("SHOTS"), "all")) {
 					var png []byte
 					b.do(chromedp.FullScreenshot(&png, 100))
-					name := fmt.Sprintf("scene-%s-%d-%d-%s.png", scene, i, width, scheme)
-					require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name), png, 0o644)) //nolint:gosec // a document
+					require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644)) //nolint:gosec // a document
 				}
 			}
 		}
@@ -92,7 +99,7 @@ func TestSceneOfAnIdleSystem(t *testing.T) {
 	m, err := redlatch.GetDelayedQueue[string](client, "mails").Take(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, m.Ack(t.Context()))
-	b.shows("idle", look{"", []string{"Nothing is seen to be wrong"}}, look{"locks", []string{"Nothing was found"}})
+	b.shows("idle", look{"", []string{"Nothing is seen to be wrong"}, ""}, look{"locks", []string{"Nothing was found"}, ""})
 }
 
 func TestSceneOfADeadlock(t *testing.T) {
@@ -117,9 +124,9 @@ func TestSceneOfADeadlock(t *testing.T) {
 	}
 	b := watched(t, s)
 	b.shows("deadlock",
-		look{"", []string{"deadlock?", "order:4711", "stock:17"}},
-		look{"lock?name=order:4711", []string{"Free this lock", "Held.", "Perhaps a circle of waits"}},
-		look{"lock?name=price:9", []string{"Free this lock", "Held.", "prices."}},
+		look{"", []string{"deadlock?", "order:4711", "stock:17"}, "console-deadlock"},
+		look{"lock?name=order:4711", []string{"Free this lock", "Held.", "Perhaps a circle of waits"}, ""},
+		look{"lock?name=price:9", []string{"Free this lock", "Held.", "prices."}, ""},
 	)
 	b.open("lock?name=price:9")
 	b.sees("holds up 3 clients by lock feed:eu")
@@ -134,24 +141,34 @@ func TestSceneOfAQueueThatGrows(t *testing.T) {
 		"409 Conflict: the invoice was paid", "unexpected EOF", "no such customer", "x509: certificate has expired or is not yet valid",
 		"json: cannot unmarshal string into Go struct field Order.amount of type int", "the currency is not known", "429 Too Many Requests", "disk quota exceeded",
 	}
-	ids := make([]string, 5_000)
+	ids := make([]string, 4_999)
 	kind := map[string]int{}
 	for i := range ids {
 		ids[i] = fmt.Sprintf("payment-%04d", i)
 		kind[ids[i]] = min(i*i%41, i%len(faults)) // some of them come often
 	}
 	bury(t, client, "payments", func(id string) string { return faults[kind[id]] }, ids...)
+	payments := redlatch.GetDelayedQueue[string](client, "payments")
+	_, err := payments.Offer(t.Context(), "100 EUR", 0, rdelayedqueue.WithID("refund-17"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	require.NoError(t, payments.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
+		if m.Attempt == 3 {
+			stop()
+		}
+		return errors.New(faults[m.Attempt-1])
+	}, rdelayedqueue.WithMaxAttempts(3), rdelayedqueue.WithBackoff(func(int) time.Duration { return 400 * time.Millisecond })))
 	items := make([]rdelayedqueue.Item[string], 2_000)
 	for i := range items {
 		items[i] = rdelayedqueue.Item[string]{ID: fmt.Sprintf("next-%04d", i), Value: "100 EUR"}
 	}
-	_, err := redlatch.GetDelayedQueue[string](client, "payments").OfferBatch(t.Context(), items)
+	_, err = payments.OfferBatch(t.Context(), items)
 	require.NoError(t, err)
 	tell(t, s.Client(t), "payments", 300, 180)
 	watched(t, s).shows("growth",
-		look{"", []string{"grows", "more came than went in the last 10 min", "dead letters", "5000 messages, of the newest 50: "}},
-		look{"queue?name=payments&state=dead", []string{"2000 ready", "5000 dead", "context deadline exceeded"}},
-		look{"message?name=payments&id=payment-0007", []string{"Deliver it again", "dead", "died", "Timeline"}},
+		look{"", []string{"grows", "more came than went in the last 10 min", "dead letters", "5000 messages, of the newest 50: "}, "console-growth"},
+		look{"queue?name=payments&state=dead", []string{"2000 ready", "5000 dead", "context deadline exceeded"}, ""},
+		look{"message?name=payments&id=refund-17", []string{"Deliver it again", "dead", "died", "Timeline"}, "console-message"},
 	)
 }
 
@@ -178,8 +195,8 @@ func TestSceneOfLateRuns(t *testing.T) {
 		require.NoError(t, busy.Register(fmt.Sprintf("export-%d", i), every, func(context.Context, rscheduler.Run) error { return nil }))
 	}
 	watched(t, s).shows("late",
-		look{"", []string{"late", "job export-0, was due", "job export-1, was due", "failed", "dunning"}},
-		look{"scheduler?name=exports", []string{"export-0", "From 8 hours ago"}},
+		look{"", []string{"late", "job export-0, was due", "job export-1, was due", "failed", "dunning"}, ""},
+		look{"scheduler?name=exports", []string{"export-0", "From 8 hours ago"}, ""},
 	)
 }
 
@@ -201,7 +218,7 @@ func TestSceneOfManyLocks(t *testing.T) {
 	client := open(t, s)
 	bury(t, client, "mails", func(string) string { return "no luck" }, "m-1")
 	watched(t, s).shows("crowd",
-		look{"", []string{"dead letters", "1 message"}},
-		look{"locks?q=order:777*", []string{"order:777", "held by web.9f2c1a0b77d01e42"}},
+		look{"", []string{"dead letters", "1 message"}, ""},
+		look{"locks?q=order:777*", []string{"order:777", "held by web.9f2c1a0b77d01e42"}, ""},
 	)
 }

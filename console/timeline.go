@@ -77,7 +77,7 @@ func (t *timeline) draw(now time.Time) {
 		case died:
 			what = "dead"
 		}
-		t.Bars = append(t.Bars, hourBars{what, fmt.Sprintf("M%d 3h%dv10h-%dz", x, wide, wide)})
+		t.Bars = append(t.Bars, hourBars{What: what, Shape: fmt.Sprintf("M%d 3h%dv10h-%dz", x, wide, wide)})
 	}
 	if t.Now = place(now); last.What == died {
 		t.Now = -1

@@ -30,7 +30,7 @@ func TestTimelineHasWhatIsKeptOfAMessage(t *testing.T) {
 		{What: "due", At: at(60), After: 90 * time.Second},
 	}, l.Steps)
 	assert.Equal(t, "2 attempts in 1 min that failed or did not end; due in 1 min", l.Text)
-	assert.Equal(t, []hourBars{{"failed", "M0 3h3v10h-3z"}, {"failed", "M118 3h20v10h-20z"}, {"plan", "M317 3h3v10h-3z"}}, l.Bars)
+	assert.Equal(t, []hourBars{{"failed", "M0 3h3v10h-3z", ""}, {"failed", "M118 3h20v10h-20z", ""}, {"plan", "M317 3h3v10h-3z", ""}}, l.Bars)
 	assert.Equal(t, 198, l.Now)
 
 	m.State, m.DueAt = "in-flight", at(20)
@@ -40,7 +40,7 @@ func TestTimelineHasWhatIsKeptOfAMessage(t *testing.T) {
 	m.State, m.DueAt, m.Attempt = "dead", at(-30), 2
 	l = timelineOf(m, nil, now)
 	assert.Zero(t, l.Before)
-	assert.Equal(t, []hourBars{{"failed", "M0 3h3v10h-3z"}, {"failed", "M271 3h46v10h-46z"}, {"dead", "M317 3h3v10h-3z"}}, l.Bars)
+	assert.Equal(t, []hourBars{{"failed", "M0 3h3v10h-3z", ""}, {"failed", "M271 3h46v10h-46z", ""}, {"dead", "M317 3h3v10h-3z", ""}}, l.Bars)
 	assert.Negative(t, l.Now)
 	assert.Empty(t, timelineOf(inspect.Message{State: "ready", DueAt: now}, nil, now))
 	assert.NotPanics(t, func() {
