@@ -47,30 +47,25 @@ if plans and schedule ~= text then return {'other', schedule} end
 -- A full Redis refuses only the first write of a script, and not these two. Those that change nothing fail if what follows would.
 redis.call('hdel', job, '')
 redis.call('zrem', flight, '')
-if kept then
-  redis.call('ltrim', runs, 0, math.max(keep, 1) - 1)
-  redis.call('hset', job, 'state' .. slot, state)
-end
+if kept then redis.call('ltrim', runs, 0, math.max(keep, 1) - 1) end
+local set = kept and {'last', result} or {}
+if kept and how == 'end' then set[3], set[4] = 'ended', string.format('%.0f', now) end
+if mine and how == 'wait' then set[#set + 1], set[#set + 2] = 'state' .. slot, 'waiting' end
 if plans then
   if string.sub(after, 1, 1) == '+' then after = string.format('%.0f', now + tonumber(after)) end
   if second ~= '' and tonumber(after) <= now then after = second end
-  local newest = string.format('%.0f', math.max(tonumber(done or 0), tonumber(instant)))
-  plan(queue, {jobs = jobs, job = job, name = name}, {next = after, jitter = jitter, put = true, now = now}, {'done', newest})
+  set[#set + 1], set[#set + 2] = 'done', string.format('%.0f', math.max(tonumber(done or 0), tonumber(instant)))
+  plan(queue, {jobs = jobs, job = job, name = name}, {next = after, jitter = jitter, put = true, now = now}, set)
+elseif #set > 0 then
+  redis.call('hset', job, unpack(set))
 end
-if kept then
-  if keep > 0 then
-    redis.call('lpush', runs, result)
-    redis.call('ltrim', runs, 0, keep - 1)
-  else
-    redis.call('del', runs)
-  end
-  redis.call('hset', job, 'last', result)
-  if how == 'end' then redis.call('hset', job, 'ended', string.format('%.0f', now)) end
+if kept and keep > 0 then
+  redis.call('lpush', runs, result)
+  redis.call('ltrim', runs, 0, keep - 1)
+elseif kept then
+  redis.call('del', runs)
 end
-if how == 'wait' then
-  if mine then redis.call('hset', job, 'state' .. slot, 'waiting') end
-  return {'ended'}
-end
+if how == 'wait' then return {'ended'} end
 if mine and waits and waits ~= id then -- the tick that waits for this comes now
   local sleeper = string.sub(redis.call('hget', bodies, waits) or '', 1, 16) .. waits
   if redis.call('zscore', due, sleeper) then

@@ -26,7 +26,7 @@ local function rest(queue, client, listens, later, at, now, counts, limited)
   end
   -- The caller's timer is stopped. While nothing is due nobody sees to it that the others live: the next message has one notified.
   if alarm == client or not at and not (counts and covers(alarm, alarm_at, math.huge)) then
-    redis.call('hdel', meta, 'alarm')
+    if not at then redis.call('hdel', meta, 'alarm') end -- else it is set below
     alarm = nil
   end
   if not at and alarm then at = tonumber(alarm_at) end -- for a task that the caller does not work on
