@@ -33,7 +33,10 @@ func (a *app) exec() *cobra.Command {
 			}
 		})
 	}
-	return a.group("exec", "Look at the tasks of an executor, submit them, and wait for their results", nil, verbs...)
+	cmd := a.group("exec", "Look at the tasks of an executor, submit them, and wait for their results", nil, verbs...)
+	cmd.Long = cmd.Short + `. The executor "media" is the queue "{media}:tasks" for "redlatch queue",
+which pauses and resumes it, counts its errors, follows its numbers and deletes its tasks by state.`
+	return cmd
 }
 
 // onExecutor runs a command on the executor that its first argument names.
@@ -64,7 +67,8 @@ func (a *app) execSubmit() *cobra.Command {
 		Long: `Submit a task with arguments given as JSON, and print its id. They are encoded with MessagePack, which is what executors
 use unless rexecutor.WithCodec says otherwise, or as JSON with --codec json. Fields have the names that the codec gives them.
 "exec get" waits for the result. The attempts, the priority and the expiry of the program's rexecutor.NewTask are not known
-here.
+here, nor the capacity of its executor, which this submission may exceed. A name that no program knows is submitted too, and
+waits: "exec stats" shows which tasks no worker handles.
 
 Nothing is submitted if a task with the id of --id waits, runs, has failed, or has a result that is kept. If Redis did not
 say whether it was submitted, the id is printed all the same, and the exit code is 69.`,

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -69,6 +70,41 @@ func TestTasksAreLookedAtAndOperated(t *testing.T) {
 		assert.Equal(t, exitFailed, code)
 		stop()
 		require.NoError(t, <-ended)
+	})
+}
+
+func TestNameOfAnExecutorIsNotTakenForAnEmptyQueue(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		resize := rexecutor.NewTask[int, int]("resize")
+		f, err := resize.Submit(t.Context(), rexecutor.New(r.c, "media"), 1)
+		require.NoError(t, err)
+		ended, err := f.Cancel(t.Context())
+		require.NoError(t, err)
+		require.True(t, ended)
+		for _, args := range [][]string{
+			{"stats", "media"},
+			{"ls", "media"},
+			{"tail", "media"},
+			{"errors", "media"},
+			{"redrive", "media"},
+			{"purge", "media", "--yes"},
+			{"pause", "media"},
+			{"resume", "media"},
+			{"cancel", "media", "a", "--yes"},
+		} {
+			code, _, text := r.run(t.Context(), append([]string{"queue"}, args...)...)
+			assert.Equal(t, exitFailed, code, "%v", args)
+			assert.Contains(t, text, `an executor, whose tasks are in the queue "{media}:tasks"`, "%v", args)
+		}
+		r.must(t, "queue", "pause", "{media}:tasks")
+		s, err := rexecutor.New(r.c, "media").Stats(t.Context())
+		require.NoError(t, err)
+		assert.True(t, s.Paused)
+
+		_, err = redlatch.GetDelayedQueue[int](r.c, "media").Offer(t.Context(), 1, 0)
+		require.NoError(t, err)
+		r.must(t, "queue", "pause", "media")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
@@ -35,8 +36,25 @@ func (a *app) jobs(ctx context.Context, name string) (*jobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inspect.QueueOf(c, name), nil
+	return inspect.QueueOf(c, name), notAnExecutor(ctx, c, name)
 }
+
+// notAnExecutor returns an error if an executor has this name and no queue has it, of which a command would say that it is empty.
+func notAnExecutor(ctx context.Context, c *redlatch.Client, name string) error {
+	for _, kind := range []string{kinds.Queue, kinds.Executor} {
+		s, err := inspect.MessagesOf(c, inspect.Object{Kind: kind, Name: name}).Stats(ctx)
+		switch {
+		case err != nil || isThere(s) && kind == kinds.Queue:
+			return nil //nolint:nilerr // the command itself gets the error, if it is about its queue
+		case isThere(s):
+			return &exit{exitFailed, fmt.Errorf("there is no queue %q, but an executor, whose tasks are in the queue %q", name, core.Suffixed(name, queue.TasksSuffix))}
+		}
+	}
+	return nil
+}
+
+// isThere reports whether these are the numbers of something that is there. An empty queue has none.
+func isThere(s rexecutor.Stats) bool { return s.Stats != (rdelayedqueue.Stats{}) || len(s.Tasks) > 0 }
 
 // onQueue runs a command on the queue that its first argument names.
 func (a *app) onQueue(do func(ctx context.Context, q *jobs, args []string) error) func(*cobra.Command, []string) error {
@@ -152,7 +170,7 @@ func (a *app) stats(ctx context.Context, q *inspect.Messages) (rexecutor.Stats, 
 // thereIs returns an error if Redis does not have a queue or an executor of which this is known. Where the user may not look for it, it
 // counts as there.
 func (a *app) thereIs(ctx context.Context, o inspect.Object, s rexecutor.Stats) error {
-	if s.Stats != (rdelayedqueue.Stats{}) || len(s.Tasks) > 0 {
+	if isThere(s) {
 		return nil
 	}
 	for _, err := range a.client.Objects(ctx, core.EscapePattern(o.Name), redlatch.WithKinds(o.Kind)) {
@@ -160,6 +178,11 @@ func (a *app) thereIs(ctx context.Context, o inspect.Object, s rexecutor.Stats) 
 			return err
 		}
 		return nil //nolint:nilerr // as said above
+	}
+	if o.Kind == kinds.Queue {
+		if err := notAnExecutor(ctx, a.client, o.Name); err != nil {
+			return err
+		}
 	}
 	return &exit{exitFailed, fmt.Errorf("there is no %s %q", o.Kind, o.Name)}
 }
