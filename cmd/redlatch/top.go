@@ -127,6 +127,8 @@ type looked struct {
 	cut bool
 	one *opened
 	err error
+
+	between bool // the next look is appointed already
 }
 
 type again struct{}
@@ -222,6 +224,9 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		case s.one != nil && s.one.kind == msg.one.kind && s.one.name == msg.one.name:
 			s.one = msg.one
 		}
+		if msg.between {
+			return s, nil
+		}
 		return s, tea.Tick(s.every, func(time.Time) tea.Msg { return again{} })
 	case again:
 		return s, s.look()
@@ -232,7 +237,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		case s.typing:
 			s.typed(msg)
 		default:
-			s.pressed(key)
+			return s, s.pressed(key)
 		}
 	}
 	return s, nil
@@ -255,7 +260,8 @@ func (s *screen) typed(msg tea.KeyMsg) {
 	s.cursor = 0
 }
 
-func (s *screen) pressed(key string) {
+// pressed takes a key. What is opened is asked for at once.
+func (s *screen) pressed(key string) tea.Cmd {
 	switch key {
 	case "w":
 		s.by = byWaiting
@@ -277,8 +283,15 @@ func (s *screen) pressed(key string) {
 		shown := s.shown()
 		if s.one == nil && s.cursor < len(shown) {
 			s.one, s.above = &opened{kind: shown[s.cursor].Kind, name: shown[s.cursor].Name}, 0
+			look := s.look()
+			return func() tea.Msg {
+				found, _ := look().(looked)
+				found.between = true
+				return found
+			}
 		}
 	}
+	return nil
 }
 
 // move moves the cursor in the list, or what is shown of one object.
