@@ -239,11 +239,17 @@ func TestCancelEndsATask(t *testing.T) {
 
 func TestExpiryEndsATaskThatNobodyBegins(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		ex := executor(b.Peer(t))
+		var died []redlatch.DeadLetterEvent
+		ex := executor(b.Peer(t, redlatch.WithObserver(redlatch.Observer{DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) { died = append(died, e) }})))
 		start := time.Now()
-		_, err := submit(t, ex, args{}, rexecutor.WithExpiry(5*time.Second)).Get(t.Context())
+		f := submit(t, ex, args{}, rexecutor.WithExpiry(5*time.Second))
+		_, err := f.Get(t.Context())
 		require.ErrorIs(t, err, rexecutor.ErrExpired)
 		assert.InDelta(t, 5*time.Second, time.Since(start), float64(1500*time.Millisecond))
+		st, err := f.Status(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, rexecutor.Status{State: rexecutor.Dead, Err: rexecutor.ErrExpired}, st)
+		assert.Equal(t, []redlatch.DeadLetterEvent{{Kind: "executor", Name: ex.Name(), ID: f.ID(), Cause: "expired"}}, died)
 		s, err := ex.Stats(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 1, s.Dead)

@@ -18,9 +18,9 @@
 -- ARGV[3]  bytes of results after which to stop
 -- ARGV[4..n]  ids
 --
--- Returns  an array: for each id 0 delayed, 1 ready, 2 in flight, 3 dead, 4 done, 5 cancelled, -1 if there is none; its attempts; its task;
---          its error, or its result. It ends where the results are too many; or one negative number, the layout's version, if it is higher
---          than the caller's
+-- Returns  an array: for each id 0 delayed, 1 ready, 2 in flight, 3 dead, 4 done, 5 cancelled, 6 dead since this call, -1 if there is none;
+--          its attempts; its task; its error, or its result. It ends where the results are too many; or one negative number, the layout's
+--          version, if it is higher than the caller's
 local meta, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local done, receipts, series, waiters, groups, places = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local layout, channel, most, asked = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV
@@ -62,7 +62,7 @@ for i = 4, #asked do
       if is_grouped(member) then try(queue) end
       freed(meta, channel, 1)
       exhaust(queue, dead, errors, {{member = member, attempts = 0, why = 'expired'}}, exact(now), {}, now)
-      state = 3
+      state = 6
     end
     text = string.match(redis.call('hget', errors, id) or '', '^[^\1]*')
   elseif record then

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -103,6 +104,9 @@ const (
 	Cancelled
 	// Unknown tasks are not there.
 	Unknown State = -1
+
+	// buried tasks are dead since the look that says so.
+	buried State = Cancelled + 1
 )
 
 // fateFields is the number of values of a task in the reply of look.
@@ -134,6 +138,10 @@ func (q *Queue) Look(ctx context.Context, ids []string) ([]Fate, error) {
 			return nil, err
 		}
 		fates[i] = Fate{State: State(state), Attempt: int(attempt), Task: taskOf(task), Text: text}
+		if fates[i].State == buried {
+			fates[i].State = Dead
+			q.manager.core.Events.DeadLetter(events.DeadLetter{Kind: q.kind, Name: q.user, ID: ids[i], Attempt: int(attempt), Cause: text})
+		}
 	}
 	return fates, nil
 }
