@@ -120,6 +120,15 @@ func TestNextOfAGroupIsNotLate(t *testing.T) {
 			}
 			return nil
 		},
+		"purge": func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error {
+			if n, err := q.Purge(t.Context(), rdelayedqueue.InFlight); n != 1 || err != nil {
+				return errors.Join(err, fmt.Errorf("%d are purged", n))
+			}
+			if err := m.Ack(t.Context()); !errors.Is(err, rdelayedqueue.ErrNotHeld) {
+				return errors.Join(err, errors.New("it was removed"))
+			}
+			return nil
+		},
 		"end of the visibility": func(t *testing.T, q *rdelayedqueue.Queue[job], m held) error {
 			if _, err := q.Cancel(t.Context(), m.ID); err != nil {
 				return err

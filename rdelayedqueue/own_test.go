@@ -196,6 +196,17 @@ func TestMessageThatIsNotBegunInTimeExpires(t *testing.T) {
 	})
 }
 
+func TestMessageExpiresInAPause(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		require.NoError(t, q.PauseFor(t.Context(), 2*time.Minute))
+		offer(t, q, "1", 0, rdelayedqueue.WithExpiry(time.Minute))
+		offer(t, q, "2", 0, rdelayedqueue.WithExpiry(3*time.Minute))
+		assert.Equal(t, "2", take(t, q).Value.Name)
+		assert.Equal(t, rdelayedqueue.Stats{InFlight: 1, Dead: 1}, stats(t, q))
+	})
+}
+
 func TestAttemptsOfAMessageGoBeforeThoseOfItsConsumer(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t), rdelayedqueue.WithMaxAttempts(5))

@@ -42,6 +42,24 @@ func TestSuccessorFollowsUnderTheSameID(t *testing.T) {
 	})
 }
 
+func TestSuccessorKeepsTheExpiry(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		offer(t, q, "1", 0, rdelayedqueue.WithExpiry(time.Minute))
+		require.NoError(t, take(t, q).Successor(t.Context(), job{Name: "2"}, time.Hour))
+		time.Sleep(time.Hour + 50*time.Second)
+		require.NoError(t, take(t, q).Successor(t.Context(), job{Name: "3"}, 0), "its time counts from when it was due")
+		time.Sleep(2 * time.Minute)
+		nothing(t, q)
+		assert.Equal(t, rdelayedqueue.Stats{Dead: 1}, stats(t, q))
+
+		offer(t, q, "1", 0, rdelayedqueue.WithExpiry(time.Minute))
+		require.NoError(t, take(t, q).Successor(t.Context(), job{Name: "2"}, 0, rdelayedqueue.WithExpiry(time.Hour)))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "2", take(t, q).Value.Name, "it was told otherwise")
+	})
+}
+
 func TestHandlersWorkInSteps(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))

@@ -364,3 +364,48 @@ func TestStatsOfManyTasksAndPriorities(t *testing.T) {
 		}
 	})
 }
+
+func TestErrorOfADeadTaskIsGoneAfterItsRedrive(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex := executor(b.Peer(t))
+		require.NoError(t, greet.Handle(ex, func(context.Context, rexecutor.Call[args]) (answer, error) { return answer{}, errors.New("no") }))
+		stop := work(t, ex)
+		f := submit(t, ex, args{})
+		var failed *rexecutor.TaskError
+		_, err := f.Get(t.Context())
+		require.ErrorAs(t, err, &failed)
+		stop()
+		time.Sleep(2 * time.Hour) // more than a result is kept
+		_, err = f.Get(t.Context())
+		require.ErrorAs(t, err, &failed, "it is there for as long as the dead task")
+		ok, err := ex.Queue().Redrive(t.Context(), f.ID())
+		require.NoError(t, err)
+		require.True(t, ok)
+		st, err := f.Status(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, rexecutor.Status{State: rexecutor.Ready}, st)
+	})
+}
+
+func TestGetDoesNotWaitForATaskThatWasPurged(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ex, operator := executor(b.Peer(t)), executor(b.Peer(t))
+		f := submit(t, ex, args{}, rexecutor.WithDelay(time.Hour), rexecutor.WithID("id"))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := f.Get(t.Context())
+			ended <- err
+		}()
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		n, err := operator.Queue().Purge(t.Context(), rexecutor.Delayed)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.ErrorIs(t, <-ended, rexecutor.ErrNotFound)
+		assert.LessOrEqual(t, time.Since(start), 2*time.Second)
+		submit(t, ex, args{}, rexecutor.WithID("id"))
+		st, err := f.Status(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, rexecutor.Ready, st.State, "the id is free")
+	})
+}
