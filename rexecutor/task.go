@@ -181,7 +181,7 @@ func (t *Task[A, R]) Future(ex *Executor, id string) *Future[R] {
 // which is repeated sends it once. That id goes before one of [WithID]. Jobs of one name, of several schedulers, need several executors or
 // tasks.
 //
-//	err := s.Register("nightly", rscheduler.Cron("0 2 * * *"), Report.Job(ex, args))
+//	err := s.Register("nightly", rscheduler.MustCron("0 2 * * *"), Report.Job(ex, args))
 func (t *Task[A, R]) Job(ex *Executor, args A, opts ...SubmitOption) func(ctx context.Context, run rscheduler.Run) error {
 	return func(ctx context.Context, run rscheduler.Run) error {
 		id := fmt.Sprintf("%s@%d", run.Job, run.Scheduled.UnixMicro())

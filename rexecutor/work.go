@@ -51,7 +51,7 @@ type handling struct {
 	begin func(args []byte) (Handler, func() ([]byte, error))
 }
 
-// Handle registers the handler of a task. It does no I/O: [Executor.Work] claims tasks from then on. If the handler returns an error, panics or
+// Handle registers the handler of a task, for each [Executor.Work] that begins later. It does no I/O. If the handler returns an error, panics or
 // takes longer than [WithTimeout], the attempt has failed: the task is due again after the pause of [WithBackoff], or has failed for good after the last of
 // [WithMaxAttempts]. With an error of [Reject] it has failed for good at once, and one of [Snooze] puts it off. The context ends after [WithTimeout] ([ErrTimeout]), when the task is
 // cancelled ([ErrCancelled]), when its claim is lost ([ErrLost]), when the client closes, or when the grace of a Work that ends is over
