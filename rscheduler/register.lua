@@ -22,7 +22,8 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp, reply, place = string.format('%.0f', now), {}, {jobs = jobs}
 local changed_before = redis.call('hget', meta, 'changed') or '0'
-local changed = changed_before
+local changed, lives = changed_before, {}
+for _, other in ipairs(redis.call('zrange', alive, 0, -1)) do lives[other] = true end
 redis.call('hdel', meta, '') -- a full Redis refuses only the first write of a script, and not this one
 for n = 1, (#items - 2) / 6 do
   local job, i = KEYS[n + 9], 6 * n - 3
@@ -30,7 +31,7 @@ for n = 1, (#items - 2) / 6 do
   local hash = fields(job)
   for field in pairs(hash) do
     local other = string.match(field, '^on:(.*)$')
-    if other and other ~= process and not redis.call('zscore', alive, other) then redis.call('hdel', job, field) end -- it has died
+    if other and other ~= process and not lives[other] then redis.call('hdel', job, field) end -- it has died
   end
   local have, before, done = hash.schedule, hash.next, hash.done
   local how = known == before and 'replaced' or 'again'
