@@ -14,15 +14,15 @@
 local meta, alive, jobs, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local process, length, patience, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
-local other = foreign(meta)
+local head = redis.call('hmget', meta, 'layout', 'up', 'until', 'changed')
+local other = foreign(head)
 if other then return {-other} end
-local head = redis.call('hmget', meta, 'up', 'until', 'changed')
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local stamp, up = string.format('%.0f', now), tonumber(head[1] or 0)
+local stamp, up = string.format('%.0f', now), tonumber(head[2] or 0)
 redis.call('zremrangebyscore', alive, '-inf', stamp)
 redis.call('zremrangebyscore', left, '-inf', stamp)
-if up == 0 or up > now or tonumber(head[2] or 0) < now then up = now end -- later than now if the clock has stepped back
+if up == 0 or up > now or tonumber(head[3] or 0) < now then up = now end -- later than now if the clock has stepped back
 if length > 0 then
   redis.call('zadd', alive, string.format('%.0f', now + length), process)
 else
@@ -32,4 +32,4 @@ end
 local last = redis.call('zrange', alive, -1, -1, 'withscores')[2]
 redis.call('hset', meta, 'layout', 2, 'up', string.format('%.0f', up), 'until', string.format('%.0f', tonumber(last or 0)))
 local overdue = length > 0 and redis.call('zrangebyscore', jobs, '-inf', string.format('%.0f', now - patience), 'limit', 0, most) or {}
-return {stamp, head[3] or '0', overdue}
+return {stamp, head[4] or '0', overdue}

@@ -30,9 +30,9 @@
 --
 -- Returns  an array: run, the time, µs, its token, the field free, and when it began; died, if a process of it died and it
 --          is not to be repeated, the time, the last attempt, when that began, its client, and the field free; late, the time,
---          and the oldest tick that may run; paused, the time, and the end of the pause or 0; other, the time, and the schedule; or, with
---          the time alone, lost, if this is not the tick's latest claim; gone, if the tick is not the job's next one; left, if another run
---          goes on; wait, for it
+--          and the oldest tick that may run; paused, the time, and the end of the pause or 0; other, the time, and the schedule;
+--          layout and a version, negative, of keys that this library does not read; or, with the time alone, lost, if this is not
+--          the tick's latest claim; gone, if the tick is not the job's next one; left, if another run goes on; wait, for it
 local job, meta, jobs, bodies, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[8]
 local name, id, slot, claim, client, instant, due = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 local due_now, attempt, limit, overlap, window = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
@@ -44,9 +44,10 @@ if not holds(claims, id, claim) then return {'lost', '0'} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp, manual = string.format('%.0f', now), instant == ''
-local head = redis.call('hmget', meta, 'up', 'until', 'token')
-local up = tonumber(head[1] or 0)
-if tonumber(head[2] or 0) < now then -- nobody ran the scheduler
+local head = redis.call('hmget', meta, 'layout', 'up', 'until', 'token')
+local other, up = foreign(head), tonumber(head[2] or 0)
+if other then return {'layout', -other} end
+if tonumber(head[3] or 0) < now then -- nobody ran the scheduler
   up = now
   redis.call('hdel', meta, '') -- a full Redis refuses only the first write of a script, and not this one
   redis.call('hset', meta, 'layout', 2, 'up', stamp, 'until', string.format('%.0f', now + length))
@@ -73,8 +74,8 @@ if not manual then
 end
 if fresh and not manual then
   up = math.max(up, tonumber(hash.up or 0))
-  local least = due < up and up - window or attempt > 1 and attempt <= limit and now - window or 0
-  local late = due < up or attempt > 1 or hash.waits ~= id and now - tonumber(instant) > patience
+  local least = due < up and up - window or attempt > 1 and now - window or 0
+  local late = due < up or attempt > 1 or now - tonumber(instant) > patience
   if late and replaced or tonumber(instant) < least then return {'late', stamp, string.format('%.0f', least)} end
 end
 if fresh and overlap ~= 'allow' then
@@ -94,7 +95,7 @@ if fresh and overlap ~= 'allow' then
 end
 
 local died = not fresh and attempt > limit and state ~= 'waiting'
-token = string.format('%.0f', math.max(now, tonumber(head[3] or 0) + 1))
+token = string.format('%.0f', math.max(now, tonumber(head[4] or 0) + 1))
 if fresh and due > tonumber(hash.ended or 0) or not fresh and state ~= 'waiting' then free = stamp end -- it was not held up by a run
 if fresh or not died then tried, started, where = attempt, stamp, client end
 redis.call('hdel', job, '')

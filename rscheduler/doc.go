@@ -18,7 +18,8 @@
 // Unless [WithOverlap] says so, no two runs of a job go on at the same time.
 //
 // The schedule of a job, pauses, results and what runs are kept in Redis. A pause outlasts all processes. When Redis has lost its data,
-// the jobs that are registered are there again within 13 s; pauses and results are not.
+// the jobs that are registered are there again within 13 s; pauses and results are not. A run that goes on then learns of it at its next
+// renewal, a third of the lease later at most, and the next tick may begin before.
 // Keys of another version of this library are refused, see [ErrLayout].
 //
 // # What is not promised

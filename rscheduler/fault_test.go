@@ -636,6 +636,7 @@ func TestTickWhoseProcessDiesAsItBeginsIsCaughtUpWith(t *testing.T) {
 	}{
 		"skip":                 {rscheduler.Skip, nil, []string{"40:1"}},
 		"skip, no catch-up":    {rscheduler.Skip, []rscheduler.JobOption{no}, []string{}},
+		"skip, at most once":   {rscheduler.Skip, []rscheduler.JobOption{no, rscheduler.WithAtMostOnce()}, []string{}},
 		"queue":                {rscheduler.Queue, nil, []string{"40:1"}},
 		"queue all":            {rscheduler.QueueAll, nil, all},
 		"queue all, too old":   {rscheduler.QueueAll, []rscheduler.JobOption{some}, []string{"30:1", "40:1"}},

@@ -1,10 +1,9 @@
 -- hash.lua: read what is kept of a scheduler and of a job. It stands before the other scripts.
 --
--- Returns  nothing. It defines foreign, which returns the version of the keys if this library does not read it, and else nothing: version 1
---          had none in meta; fields, which returns the fields of a job; forget, which deletes those of a run; and change, which
+-- Returns  nothing. It defines foreign, which returns the version of the keys if this library does not read it, and else nothing, from layout
+--          and up of meta: version 1 had no layout there; fields, which returns the fields of a job; forget, which deletes those of a run; and change, which
 --          notes that a definition was changed, and returns when: later than the change before it.
-local function foreign(meta)
-  local head = redis.call('hmget', meta, 'layout', 'up')
+local function foreign(head)
   local version = tonumber(head[1] or head[2] and 1 or 2)
   return version ~= 2 and version or nil
 end

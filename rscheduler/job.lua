@@ -26,7 +26,7 @@ local queue = {claims = claims, errors = KEYS[8], flight = KEYS[9], due = KEYS[1
 local left = KEYS[12]
 local name, verb, detail, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local other = foreign(meta)
+local other = foreign(redis.call('hmget', meta, 'layout', 'up'))
 if other then return {-other} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
@@ -53,7 +53,7 @@ elseif found == 1 and verb == 'pause' then
 elseif found == 1 and verb == 'resume' and hash.paused then
   redis.call('hset', job, 'pauses', pauses .. string.format('%016.0f ', now))
   redis.call('hdel', job, 'paused')
-elseif verb == 'remove' then -- its message in the queue is dropped when it is due
+elseif verb == 'remove' then
   if found == 1 then
     redis.call('set', removed, detail, 'px', 3600000)
     change(meta, now)
@@ -62,12 +62,15 @@ elseif verb == 'remove' then -- its message in the queue is dropped when it is d
   end
   redis.call('zrem', jobs, name)
   redis.call('del', runs)
+  if found == 1 then withdraw(queue, name .. '@' .. (hash.next or '')) end
+  if hash.waits then withdraw(queue, hash.waits) end
   for field in pairs(hash) do -- no other run begins beside one that goes on
-    local name, slot = string.match(field, '^(%a+)(@.*)$')
-    if not slot or hash['state' .. slot] ~= 'running' and hash['state' .. slot] ~= 'removed' then
+    local what, slot = string.match(field, '^(%a+)(@.*)$')
+    if slot and hash['state' .. slot] ~= 'waiting' then
+      if what == 'state' then redis.call('hset', job, field, 'removed') end
+    else
+      if what == 'state' then withdraw(queue, name .. slot) end
       redis.call('hdel', job, field)
-    elseif name == 'state' then
-      redis.call('hset', job, field, 'removed')
     end
   end
 elseif verb == 'leave' then

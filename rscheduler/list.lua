@@ -13,7 +13,7 @@
 --          time in the index. Or a single number, see beat.lua
 local meta, alive, jobs, claims, wanted, shown = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV
 
-local other = foreign(meta)
+local other = foreign(redis.call('hmget', meta, 'layout', 'up'))
 if other then return {-other} end
 local time = redis.call('time')
 local stamp = string.format('%.0f', time[1] * 1000000 + time[2])

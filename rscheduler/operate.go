@@ -29,7 +29,8 @@ type Job struct {
 	Why    string
 	// Orphaned reports whether no process that has registered it runs: 25 s after the last one died, or at once after it stopped.
 	Orphaned bool
-	// Late is for how long a run has been due that has not begun; 0 while one goes on or waits for another attempt, or the job is paused.
+	// Late is for how long a run has been due that has not begun; 0 while one goes on or waits for another
+	// attempt, the job is paused, or nobody runs it.
 	Late time.Duration
 	// Running has its runs that go on, sorted by Scheduled.
 	Running []Run
@@ -222,7 +223,7 @@ func (s *Scheduler) Resume(ctx context.Context, job string) error {
 	return s.wrap("resume a job of", err)
 }
 
-// Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that
+// Remove removes a job with all that is kept of it and waits in the queue, and reports whether there was one. It is for jobs that are orphaned: a process that
 // has registered it, and runs, writes it again within 13 s, and runs it when the run that goes on has ended. An [At] that has run then runs again if [WithCatchUp] covers it.
 func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
 	_, err := s.operate(ctx, job, "remove", s.core.NextOwner(), "")

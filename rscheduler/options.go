@@ -115,7 +115,8 @@ func WithBackoff(f func(attempt int) time.Duration) JobOption {
 	return jobSetting(func(s *jobOptions) { s.backoff = f })
 }
 
-// WithAtMostOnce does not repeat a run whose process died. Without it such a run is repeated after the lease, up to 10 attempts in all.
+// WithAtMostOnce does not repeat a run whose process died. Without it such a run is repeated after the lease, up to 10 attempts in all, or
+// as many as [WithMaxAttempts] allows if these are more.
 func WithAtMostOnce() JobOption { return jobSetting(func(s *jobOptions) { s.atMostOnce = true }) }
 
 // WithHistory sets how many results are kept for [Scheduler.Runs], 0 to 1000. Defaults to 20.

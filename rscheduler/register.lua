@@ -28,9 +28,10 @@ redis.call('hdel', meta, '') -- a full Redis refuses only the first write of a s
 for n = 1, (#items - 2) / 6 do
   local job, i = KEYS[n + 9], 6 * n - 3
   local name, text, force, tick, known = items[i], items[i + 1], items[i + 2], items[i + 3], items[i + 5]
-  local hash = fields(job)
+  local hash, had = fields(job), false
   for field in pairs(hash) do
     local other = string.match(field, '^on:(.*)$')
+    had = had or other and lives[other]
     if other and other ~= process and not lives[other] then redis.call('hdel', job, field) end -- it has died
   end
   local have, before, done = hash.schedule, hash.next, hash.done
@@ -50,7 +51,7 @@ for n = 1, (#items - 2) / 6 do
   end
   if busy or not write and (before ~= '?' or have ~= text) then tick = before end
   local absent = tonumber(tick) and redis.call('hexists', bodies, name .. '@' .. tick) == 0
-  if absent and tonumber(tick) <= now then -- nobody had the job then
+  if absent and not had and tonumber(tick) <= now then -- nobody had the job then
     set[#set + 1], set[#set + 2] = 'up', stamp
   end
   place.job, place.name = job, name

@@ -223,7 +223,11 @@ func (r *runner) begin(ctx context.Context, c *claimed) (answer string, least in
 		return "", 0, err
 	}
 	row := call.Row()
-	answer, c.now, c.began = row.Text(), row.Int(), r.core.Clock.Now()
+	answer = row.Text()
+	if c.now, err = r.keys.timeOf(row); err != nil {
+		return "", 0, err
+	}
+	c.began = r.core.Clock.Now()
 	switch answer {
 	case "run":
 		c.run.Token, c.free, c.run.Started = row.Int(), row.Int(), time.UnixMicro(row.Int())

@@ -70,7 +70,7 @@ type Run struct {
 	// Started is when this attempt began, by Redis's clock, and Where the id of the client that runs it.
 	Started time.Time
 	Where   string
-	// Attempt is 1 at first. It rises when a run is repeated that failed, or whose process died.
+	// Attempt is 1 at first. It rises when a run is repeated that failed, or whose process died, also before the run began.
 	Attempt int
 	// Token rises with each attempt of any job of the scheduler, in the order in which they begin: a fencing token. It is what Redis's
 	// clock shows in microseconds, or more.

@@ -90,7 +90,7 @@ func (c *claimed) at() string {
 func (k *keys) begin(c *claimed) *script.Call {
 	o, q, m, overlap := &c.job.options, &k.queue, c.message, c.job.options.overlap
 	place, after := c.plan(m.Token())
-	if _, fixed := c.schedule.(fixedDelay); fixed {
+	if _, fixed := c.schedule.(fixedDelay); fixed && overlap == Allow {
 		overlap = Skip
 	}
 	call := beginScript.Call(8, k.job+c.name, k.meta, k.jobs, q.Meta, q.Due, q.Bodies, q.Waiters, q.Claims,

@@ -2,6 +2,7 @@ package rscheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -150,5 +151,98 @@ func TestJobsAreWrittenAgainAfterASilence(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, d.Beat(t.Context()))
 		assert.NotEmpty(t, r.Hash(t, jobHash))
+	})
+}
+
+// F23: no run begins on keys of another version, whether a heartbeat has seen them or not.
+func TestNoRunBeginsOnKeysOfAnotherVersion(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		const meta = "redlatch_sched:{billing}:meta"
+		s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+		d := rscheduler.NewDriver(s)
+		require.NoError(t, d.Beat(t.Context()))
+		require.NoError(t, r.Redis.HSet(t.Context(), meta, "layout", 3).Err())
+		r.until(40) // nobody counts as running any more
+		c := d.Take(t.Context(), time.Minute)
+		require.NotNil(t, c)
+		_, _, _, err := d.Begin(t.Context(), c)
+		require.ErrorIs(t, err, rscheduler.ErrLayout)
+		assert.Equal(t, "3", r.Hash(t, meta)["layout"])
+	})
+}
+
+// F7: of the ticks that came during a manual run the newest one runs.
+func TestNewestTickRunsAfterALongManualRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+			if run.Manual {
+				return r.slowly(38*time.Second)(ctx, run)
+			}
+			return r.handle(ctx, run)
+		}, rscheduler.WithOverlap(rscheduler.Queue))
+		run(t, s)
+		r.until(5)
+		require.NoError(t, s.Trigger(t.Context(), "job"))
+		r.until(55)
+		assert.Equal(t, []string{"5:1m", "40:1", "50:1"}, r.take())
+	})
+}
+
+// F7: the overlap of a fixed delay holds for runs that are triggered.
+func TestTriggerOfAFixedDelayFollowsTheOverlap(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.EveryAfter(time.Minute), r.slowly(10*time.Second), rscheduler.WithOverlap(rscheduler.Queue))
+		run(t, s)
+		r.until(62)
+		require.Equal(t, []string{"60:1"}, r.take())
+		require.NoError(t, s.Trigger(t.Context(), "job"))
+		r.until(100)
+		assert.Equal(t, []string{"62:1m"}, r.take())
+	})
+}
+
+// F7: a tick of the new schedule that is due when the old one is replaced is not missed.
+func TestTickOfAReplacedScheduleIsNotMissed(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.scheduler(t, rscheduler.WithConcurrency(1))
+		require.NoError(t, s.Register("busy", rscheduler.At(r.start.Add(9*time.Second)), func(context.Context, rscheduler.Run) error {
+			time.Sleep(4 * time.Second)
+			return nil
+		}))
+		require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), r.handle, rscheduler.WithCatchUp(0)))
+		run(t, s)
+		r.until(11)
+		require.NoError(t, s.Replace("job", rscheduler.Every(5*time.Second), r.handle))
+		r.until(21)
+		assert.Equal(t, []string{"10:1", "15:1", "20:1"}, r.take())
+	})
+}
+
+// F10: Remove leaves nothing in the queue, neither a tick that comes in a year nor attempts that wait.
+func TestRemoveLeavesNothingInTheQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.scheduler(t)
+		require.NoError(t, s.Register("next year", rscheduler.At(r.start.AddDate(1, 0, 0)), r.handle))
+		require.NoError(t, s.Register("fails", rscheduler.MustCron("@yearly"), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			return errors.New("no luck")
+		}, rscheduler.WithMaxAttempts(3), rscheduler.WithBackoff(func(int) time.Duration { return time.Hour })))
+		stop := run(t, s)
+		r.until(1)
+		require.NoError(t, s.Trigger(t.Context(), "fails"))
+		r.until(5)
+		require.Equal(t, []string{"1:1m"}, r.take())
+		require.NoError(t, stop())
+		for _, name := range []string{"next year", "fails"} {
+			ok, err := s.Remove(t.Context(), name)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		for _, key := range []string{"bodies", "due", "flight", "claims", "errors"} {
+			assert.NotContains(t, r.Keys(t), "redlatch_dq:{billing}:ticks:"+key)
+		}
+		run(t, s)
+		r.until(2 * 3600)
+		assert.Empty(t, r.take(), "it is written again, without its attempts")
 	})
 }

@@ -501,7 +501,7 @@ func jobChanges() (changes []change) {
 	one("trigger", idle, []int{1, 0, 2}, func(ctx context.Context, s jobs) error { return s.Trigger(ctx, "job") })
 	one("pause", idle, paused, func(ctx context.Context, s jobs) error { return s.Pause(ctx, "job", "x") })
 	one("resume", paused, idle, func(ctx context.Context, s jobs) error { return s.Resume(ctx, "job") })
-	one("remove", paused, []int{0, 0, 1}, func(ctx context.Context, s jobs) error { return did(s.Remove(ctx, "job")) })
+	one("remove", paused, []int{0, 0, 0}, func(ctx context.Context, s jobs) error { return did(s.Remove(ctx, "job")) })
 	return changes
 }
 
