@@ -37,7 +37,7 @@ local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], t
 local client, number, most, count, period, more, listens, later, items =
   ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV
 
-local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate', 'lanes')
+local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate', 'lanes', unpack(number_fields(items, 14)))
 if tonumber(head[1] or 0) > layout then return {-tonumber(head[1])} end
 if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(number) then return {-1} end
 local time = redis.call('time')
@@ -45,8 +45,7 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
-local counts = items[14] and handled(meta, items, 14)
-if counts then redis.call('hdel', meta, 'w:' .. client) end
+local counts = items[14] and handled(head, 5, items, 14)
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
 if head[5] and redis.call('exists', groups) == 1 then try(queue) end
 expire(queue, claims, errors, stamp)
@@ -86,8 +85,7 @@ local full = #taken == wanted
 if counts then pass_on(queue, lanes_of(ready, #taken + #spent), full and {} or counts, now) end
 if full and redis.call('exists', waiters) == 1 or not full and reply[1] == 0 and listens > 0 then
   local next = first_due(due, #taken + #spent, laned and ready, full and counts and {} or counts)
-  local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
-  local at = math.min(tonumber(next or math.huge), tonumber(expiry or math.huge), #taken > 0 and ends or math.huge)
+  local at = math.min(tonumber(next or math.huge), tonumber(queue.expiry or math.huge), #taken > 0 and ends or math.huge)
   if full then
     if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end
     wake(queue, at, now)
@@ -96,6 +94,7 @@ if full and redis.call('exists', waiters) == 1 or not full and reply[1] == 0 and
     if at and at <= now then reply[1] = 1 else reply[2] = rest(queue, client, listens, later, at, now, counts) end
   end
 end
+if counts and reply[2] == -2 then redis.call('hdel', meta, 'w:' .. client) end -- else rest has noted it
 if #spent > 0 then freed(meta, channel, #spent) end
 exhaust(queue, dead, errors, spent, stamp, reply, #taken == wanted and now)
 if #taken > 0 then

@@ -1,13 +1,15 @@
 -- expire.lua: see to messages whose claims or attempts ran out. It stands after series.lua, before claim.lua.
 --
--- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out; due_now, which returns up to n
---          messages that are due, those of the highest priority first, and their scores, of the tasks in counts if there is one, and true
---          if some are in lanes; bounds_of, which returns how many attempts a body allows, limit unless it says so itself, and its expiry,
---          µs, or nothing; and exhaust, which makes dead letters of messages that have no attempts left or were not begun in time, and adds
---          each to the reply: its member, nothing, its attempts, the time, the last error. It has a client look in for the groups of these
---          if wakes is the time. Of what an ACL forbids, each message is left where it is.
+-- Returns  nothing. It defines expire, which makes up to 100 messages due again whose claims ran out, and sets queue.expiry to when the next
+--          claim does, µs; due_now, which returns up to n messages that are due, those of the highest priority first, and their scores, of
+--          the tasks in counts if there is one, and true if some are in lanes; bounds_of, which returns how many attempts a body allows,
+--          limit unless it says so itself, and its expiry, µs, or nothing; and exhaust, which makes dead letters of messages that have no
+--          attempts left or were not begun in time, and adds each to the reply: its member, nothing, its attempts, the time, the last error.
+--          It has a client look in for the groups of these if wakes is the time. Of what an ACL forbids, each message is left where it is.
 local function expire(queue, claims, errors, now)
   local due, flight = queue.due, queue.flight
+  queue.expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
+  if tonumber(queue.expiry or math.huge) > tonumber(now) then return end
   local expired = redis.call('zrangebyscore', flight, '-inf', now, 'withscores', 'limit', 0, 100)
   for i = 1, #expired, 2 do
     local member, at = expired[i], expired[i + 1]
@@ -19,16 +21,19 @@ local function expire(queue, claims, errors, now)
     if replaced then redis.call('hdel', claims, string.sub(member, 17)) end
     if is_grouped(member) then arrange(queue, {member}, nil, {[member] = {replaced}}) end
   end
+  queue.expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
 end
 
 local function due_in_lanes(queue, now, n, counts)
   local due = queue.due
-  for _, member in ipairs(redis.call('zrangebyscore', due, exact(removed), exact(split(removed, now)), 'limit', 0, 100)) do
+  local lane, first = next_lane(due, '-inf')
+  for _, member in ipairs(lane == removed and redis.call('zrangebyscore', due, exact(removed), exact(split(removed, now)), 'limit', 0, 100) or {}) do
     redis.call('zrem', due, member)
     arrange(queue, {member})
   end
-  if counts then return due_of(queue, now, n, counts) end
-  local found, lane, first = {}, next_lane(due, exact(claimable))
+  if lane and lane < claimable then lane, first = next_lane(due, exact(claimable)) end
+  if counts then return due_of(queue, now, n, counts, lane, first) end
+  local found = {}
   while lane and #found < 2 * n do
     local last = split(lane, now)
     local ready = first <= last and redis.call('zrangebyscore', due, exact(lane), exact(last), 'withscores', 'limit', 0, n - #found / 2) or {}

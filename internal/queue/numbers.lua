@@ -3,9 +3,10 @@
 -- They are in meta: t: and the name of a task is the field of its number, and the field tasks says how many there are.
 --
 -- Returns  nothing. It defines numbered, which returns bytes 15 and 16 of a member for the first of them, a colon and a task, and notes the
---          task in fresh if it is new, or nothing for the 101st task; handled, which returns a table of the numbers of tasks that a caller
---          works on, and how many of its messages it wants of each, from a list of names and counts; and numbers_in, which returns the
---          numbers of which such a table has some left, as bytes.
+--          task in fresh if it is new, or nothing for the 101st task; number_fields, which returns the fields of tasks in a list of names
+--          and counts; handled, which returns a table of the numbers of these tasks, and how many messages a caller wants of each, from the
+--          values of the fields, which stand in head after those passed; and numbers_in, which returns the numbers of which such a table has
+--          some left, as bytes.
 local function numbered(meta, marker, fresh)
   local name = string.sub(marker, 3)
   local number = fresh[':' .. name] or tonumber(redis.call('hget', meta, 't:' .. name) or '')
@@ -18,11 +19,17 @@ local function numbered(meta, marker, fresh)
   return string.sub(marker, 1, 1) .. string.char(48 + number)
 end
 
-local function handled(meta, items, from)
-  local fields, counts = {}, {}
+local function number_fields(items, from)
+  local fields = {}
   for i = from, #items, 2 do fields[#fields + 1] = 't:' .. items[i] end
-  for i, number in ipairs(#fields > 0 and redis.call('hmget', meta, unpack(fields)) or {}) do
-    if number then counts[tonumber(number)] = tonumber(items[from + 2 * i - 1]) end
+  return fields
+end
+
+local function handled(head, passed, items, from)
+  local counts = {}
+  for i = from, #items, 2 do
+    passed = passed + 1
+    if head[passed] then counts[tonumber(head[passed])] = tonumber(items[i + 1]) end
   end
   return counts
 end

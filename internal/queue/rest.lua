@@ -14,19 +14,20 @@ local function rest(queue, client, listens, later, at, now, counts, limited)
     redis.call('hdel', meta, 'w:' .. who)
   end
   redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
-  for _, field in ipairs(counts and redis.call('exists', waiters) == 0 and redis.call('hgetall', meta) or {}) do
-    if string.sub(field, 1, 2) == 'w:' then redis.call('hdel', meta, field) end -- the key had expired: all have died
-  end
   redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
   redis.call('pexpire', waiters, 60000)
-  if counts then redis.call('hset', meta, 'w:' .. client, numbers_in(counts)) end
+  local new = counts and redis.call('hset', meta, 'w:' .. client, numbers_in(counts)) == 1
+  for _, field in ipairs(new and redis.call('zcard', waiters) == 1 and redis.call('hgetall', meta) or {}) do
+    local who = string.match(field, '^w:(.*)$') -- of another: the key had expired, and all have died
+    if who and who ~= client then redis.call('hdel', meta, field) end
+  end
   local alarm, alarm_at, spare, spare_at = unpack(redis.call('hmget', meta, 'alarm', 'alarm_at', 'spare', 'spare_at'))
   local function covers(who, set, limit)
     return who and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
   end
   -- The caller's timer is stopped. While nothing is due nobody sees to it that the others live: the next message has one notified.
   if alarm == client or not at and not (counts and covers(alarm, alarm_at, math.huge)) then
-    if not at then redis.call('hdel', meta, 'alarm') end -- else it is set below
+    if not at then redis.call('hdel', meta, 'alarm') end -- else the caller takes its place below
     alarm = nil
   end
   if not at and alarm then at = tonumber(alarm_at) end -- for a task that the caller does not work on

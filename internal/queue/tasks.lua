@@ -2,10 +2,10 @@
 -- numbers.lua.
 --
 -- Returns  nothing. It defines due_of, which returns up to n messages that are due, with their scores, of tasks of which counts has some
---          left, those of the highest priority first, and takes them off counts; and pass_on, which has others look in when the first
---          message is due of each task of which counts has none left, if that is before a time: the first after as many as taken has for
---          its lane.
-local function due_of(queue, now, n, counts)
+--          left, those of the highest priority first, from a lane and the first score in it on, and takes them off counts; and pass_on,
+--          which has others look in when the first message is due of each task of which counts has none left, if that is before a time: the
+--          first after as many as taken has for its lane.
+local function due_of(queue, now, n, counts, lane, first)
   local due, found, level, priority = queue.due, {}, {}, nil
   local function merge()
     table.sort(level, function(a, b) return a.at < b.at or a.at == b.at and a.member < b.member end)
@@ -17,7 +17,6 @@ local function due_of(queue, now, n, counts)
     end
     level = {}
   end
-  local lane, first = next_lane(due, exact(claimable))
   while lane and lane < 0 do
     if math.floor(-lane / width / 101) ~= priority then merge() end
     if #found >= 2 * n then break end

@@ -17,8 +17,9 @@
 local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, client, listens, later, ahead, items = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV
 
-local paused, alarm, rate = unpack(redis.call('hmget', meta, 'paused', 'alarm', 'rate'))
-local counts = items[6] and handled(meta, items, 6)
+local head = redis.call('hmget', meta, 'paused', 'alarm', 'rate', unpack(number_fields(items, 6)))
+local paused, alarm, rate = head[1], head[2], head[3]
+local counts = items[6] and handled(head, 3, items, 6)
 local at = earliest(due, flight, counts)
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]

@@ -39,6 +39,7 @@ local function wake(queue, at, now)
     return
   end
   at = math.max(at, tonumber(paused or 0))
+  if queue.task and alarm_at > math.max(at, now) then who = nil end -- it may work on others
   if who and not redis.call('zscore', waiters, who) then
     who = nil
   elseif who and alarm_at <= now then
@@ -49,7 +50,6 @@ local function wake(queue, at, now)
   end
   -- A channel that nobody hears is that of a client which died. On a cluster only one node's subscribers are counted, so
   -- that a few clients may be notified in vain.
-  if queue.task then who = nil end
   for _ = 1, 3 do
     who = who or sleeper(queue, string.format('%.0f', now))
     if not who then
