@@ -82,9 +82,10 @@ for n, id in ipairs(ids) do
 end
 -- A caller that has all it wanted may not come back, so somebody else looks in when the next message is due.
 local full = #taken == wanted
-if counts then pass_on(queue, lanes_of(ready, #taken + #spent), full and {} or counts, now) end
+local left = not counts or redis.call('zcard', due) > #taken + #spent -- others wait
+if counts and left then pass_on(queue, lanes_of(ready, #taken + #spent), full and {} or counts, now) end
 if full and redis.call('exists', waiters) == 1 or not full and reply[1] == 0 and listens > 0 then
-  local next = first_due(due, #taken + #spent, laned and ready, full and counts and {} or counts)
+  local next = left and first_due(due, #taken + #spent, laned and ready, full and counts and {} or counts) or nil
   local at = math.min(tonumber(next or math.huge), tonumber(queue.expiry or math.huge), #taken > 0 and ends or math.huge)
   if full then
     if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end
