@@ -99,6 +99,80 @@ func TestGroupIsOneAtATimeAndInOrder(t *testing.T) {
 	})
 }
 
+// F18: what is offered after the server's clock has stepped back does not pass the message of its group that is in flight.
+func TestGroupKeepsItsLimitWhenTheClockStepsBack(t *testing.T) {
+	for name, revived := range map[string]bool{"a claim that lasts": false, "a claim that ran out and was extended": true} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				now := time.Now().Add(24 * time.Hour)
+				b.Mini.SetTime(now)
+				q := jobs(b.Peer(t), rdelayedqueue.WithGroupSkip(), rdelayedqueue.WithVisibility(30*time.Minute))
+				offer := func(id string) {
+					_, err := q.Offer(t.Context(), job{}, 0, rdelayedqueue.WithID(id), rdelayedqueue.WithGroup("g"))
+					require.NoError(t, err)
+				}
+				refused := func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					_, err := q.Take(ctx)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				offer("a")
+				_, held := takeSome(t, q, 1)
+				if revived {
+					b.Mini.SetTime(now.Add(time.Hour))
+					require.NoError(t, q.Pause(t.Context()))
+					refused() // sees to the claim that ran out
+					require.NoError(t, held[0].Extend(t.Context(), 4*time.Hour))
+					require.NoError(t, q.Resume(t.Context()))
+				}
+				now = now.Add(-time.Minute)
+				if revived {
+					now = now.Add(11 * time.Minute) // after the claim
+				}
+				b.Mini.SetTime(now)
+				offer("b")
+				offer("c")
+				offer("d")
+				refused()
+				_, err := q.Cancel(t.Context(), "c") // sees to the first of the group, too
+				require.NoError(t, err)
+				refused()
+				got := stats(t, q)
+				require.Equal(t, []int{2, 1, 1}, []int{got.Ready, got.InFlight, got.Groups})
+				b.Mini.SetTime(now.Add(2 * time.Hour))
+				require.NoError(t, held[0].Ack(t.Context()))
+				for _, id := range []string{"b", "d"} {
+					ids, more := takeSome(t, q, 1)
+					require.Equal(t, []string{id}, ids)
+					require.NoError(t, more[0].Ack(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// F8: a message that became a dead letter while its handler ran is again one of its group when the handler puts it off.
+func TestSnoozedDeadLetterIsBackInItsGroup(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(1))
+		for _, id := range []string{"a", "b"} {
+			_, err := q.Offer(t.Context(), job{}, 0, rdelayedqueue.WithID(id), rdelayedqueue.WithGroup("g"))
+			require.NoError(t, err)
+		}
+		_, held := takeSome(t, q, 1)
+		time.Sleep(2 * time.Second)
+		ids, other := takeSome(t, q, 1)
+		require.Equal(t, []string{"b"}, ids)
+		require.Equal(t, 1, stats(t, q).Dead)
+		require.NoError(t, held[0].Snooze(t.Context(), 0))
+		require.Equal(t, 1, stats(t, q).Groups)
+		require.NoError(t, other[0].Ack(t.Context()))
+		ids, _ = takeSome(t, q, 1)
+		require.Equal(t, []string{"a"}, ids)
+	})
+}
+
 // F5: whatever frees a place of a group has a client look in that sleeps.
 func TestNextOfAGroupIsNotLate(t *testing.T) {
 	type held = *rdelayedqueue.Message[job]

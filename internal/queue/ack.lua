@@ -87,13 +87,14 @@ end
 if rest and redis.call('pexpire', meta, rest) == 1 then
   redis.call('hset', meta, 'expires', 1)
 end
-if redis.call('zrem', flight, unpack(members)) < #members then
+local flew = redis.call('zrem', flight, unpack(members)) == #members
+if not flew then
   redis.call('zrem', due, unpack(members))
   redis.call('zrem', dead, unpack(members))
 end
 redis.call('hdel', bodies, unpack(ids))
 redis.call('hdel', claims, unpack(ids))
 redis.call('hdel', errors, unpack(ids))
-if groups then arrange(queue, members, now) end
+if groups then arrange(queue, members, now, nil, flew and 'gone') end
 if groups then vacate(queue, missed, now) end
 return reply

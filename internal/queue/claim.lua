@@ -60,6 +60,7 @@ end
 local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
 local reply, lines, size, lateness = {quota < wanted and 2 or 0, -2}, {number}, 0, 0
 local last, ends = math.max(tonumber(head[2] or 0), now), now + visibility
+local runs_out = exact(ends)
 for n, id in ipairs(ids) do
   if #taken == quota then break end
   local member, at, latest, body = ready[2 * n - 1], ready[2 * n], states[n] or '', redis.call('hget', bodies, id) or ''
@@ -74,7 +75,7 @@ for n, id in ipairs(ids) do
     if #taken > 0 and size > most then reply[1] = 1 break end
     last, lateness = last + 1, math.max(lateness, now - due_at(at))
     local claim, r, l = string.format('%016.0f', last), #reply, #lines
-    taken[#taken + 1], flying[#flying + 1], flying[#flying + 2] = member, string.format('%.0f', ends), member
+    taken[#taken + 1], flying[#flying + 1], flying[#flying + 2] = member, runs_out, member
     held[#held + 1], held[#held + 2] = id, 'h' .. claim .. (letter == 's' and '0' or '') .. attempt .. ' ' .. client
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = member, claim, attempt, at, body
     lines[l + 1], lines[l + 2], lines[l + 3] = member, claim, at
@@ -109,6 +110,6 @@ if #taken > 0 then
   redis.call('zrem', due, unpack(taken))
   redis.call('zadd', flight, unpack(flying))
 end
-local next = arrange(queue, taken, #taken == wanted and now)
+local next = start(queue, taken, reply, #taken == wanted and now)
 if next and reply[1] == 0 then reply[1] = 1 end
 return reply

@@ -51,7 +51,8 @@ local function due_now(queue, now, n, laned, counts)
 end
 
 local function bounds_of(body, limit)
-  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^gT\n]*', 26) or ''
+  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^gT\n]+', 26)
+  if not own then return tonumber(limit) end
   return tonumber(string.match(own, 'a(%d+)') or limit), tonumber(string.match(own, 'e(%d+)') or '')
 end
 

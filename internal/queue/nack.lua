@@ -92,9 +92,12 @@ for _, m in ipairs(failed) do
   local here = redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0
   if m.body then arrange(queue, {m.member}, now) end -- which may be of another group
   -- A snooze and a successor count for a dead letter too whose last claim ran out.
-  if here or m.revived and redis.call('zrem', dead, m.member) > 0 then
+  local rises = not here and m.revived and redis.call('zrem', dead, m.member) > 0
+  if here or rises then
     redis.call('zadd', m.at and due or dead, exact(m.at and score(m.to, m.at, now) or now), m.to)
   end
+  -- A dead letter has left its group.
+  if rises and not m.body and is_grouped(m.to) then m.fresh = {m.at, terms_of(redis.call('hget', bodies, id) or '', 26)} end
   arrange(queue, {m.to}, now, {[m.to] = m.fresh})
 end
 vacate(queue, missed, now)

@@ -25,6 +25,9 @@ var PlaceSource string
 //go:embed lanes.lua
 var lanesSource string
 
+//go:embed order.lua
+var orderSource string
+
 //go:embed group.lua
 var groupSource string
 
@@ -140,26 +143,26 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &numbersSource, &trySource, &groupSource, &seriesSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &groupSource, &seriesSource, &historySource, &expireSource, &rateSource, &restSource, &claimSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &roomSource, &lanesSource, &numbersSource, &trySource, &orderSource, &groupSource, &seriesSource, &replaceSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &lanesSource, &numbersSource, &tasksSource, &trySource, &orderSource, &groupSource, &seriesSource, &historySource, &expireSource, &rateSource, &restSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &WakeSource, &lanesSource, &numbersSource, &tasksSource, &nextSource, &restSource, &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &lanesSource, &tasksSource, &nextSource, &leaveSource)
-	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &seriesSource, &historySource, &nackSource)
-	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &trySource, &groupSource, &extendSource)
+	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &removedSource, &givebackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &removedSource, &idleSource, &seriesSource, &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &removedSource, &seriesSource, &historySource, &nackSource)
+	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
-	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &endedSource, &trySource, &groupSource, &seriesSource, &historySource, &expireSource, &lookSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &WakeSource, &lanesSource, &endedSource, &trySource, &orderSource, &groupSource, &removedSource, &idleSource, &burySource, &cancelSource)
+	lookScript       = script.Embedded("rexecutor.look", &roomSource, &WakeSource, &lanesSource, &endedSource, &trySource, &orderSource, &groupSource, &seriesSource, &historySource, &expireSource, &lookSource)
 	beatScript       = script.Embedded("rexecutor.beat", &numbersSource, &idleSource, &beatSource)
 	censusScript     = script.Embedded("rexecutor.census", &lanesSource, &censusSource)
-	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &rescheduleSource)
+	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &lanesSource, &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &lanesSource, &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &lanesSource, &statsSource)
 	minutesScript    = script.Embedded("rdelayedqueue.minutes", &minutesSource)
-	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &redriveSource)
-	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &trySource, &groupSource, &removedSource, &idleSource, &burySource, &purgeSource)
+	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &redriveSource)
+	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &WakeSource, &lanesSource, &trySource, &orderSource, &groupSource, &removedSource, &idleSource, &burySource, &purgeSource)
 	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &lanesSource, &nextSource, &idleSource, &pauseSource)
 )
 

@@ -1,7 +1,7 @@
 -- try.lua: find out what an ACL forbids before a script changes something. It stands after lanes.lua, before scripts that change groups.
 --
 -- Returns  nothing. It defines some_grouped, which returns whether one of some members has a group; and try, which changes nothing, and
---          fails if the user may not do what group.lua and removed.lua do, and have a client look in.
+--          fails if the user may not do what order.lua, group.lua and removed.lua do, and have a client look in.
 local function some_grouped(members)
   for _, member in ipairs(members) do
     if is_grouped(member) then return true end
@@ -10,7 +10,6 @@ end
 
 local function try(queue)
   local due, groups, places, waiters = queue.due, queue.groups, queue.places, queue.waiters
-  redis.call('zlexcount', groups, '-', '-')
   redis.call('zrangebylex', groups, '-', '-')
   redis.call('zadd', groups, 'xx', 0, '')
   redis.call('zscore', due, '')

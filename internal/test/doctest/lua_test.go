@@ -67,6 +67,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/ended.lua":   {"done", "receipts", "bodies"},
 	"internal/queue/expire.lua":  {"due", "queue.due", "flight", "claims", "dead"},
 	"internal/queue/group.lua":   {"due", "flight", "groups", "places"},
+	"internal/queue/order.lua":   {"due", "groups", "places"},
 	"internal/queue/history.lua": {"errors"},
 	"internal/queue/idle.lua":    {"meta"},
 	"internal/queue/lanes.lua":   {"due"},
