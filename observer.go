@@ -148,7 +148,9 @@ type HandleEndEvent struct {
 type DeadLetterEvent struct {
 	// Kind and Name are those of the queue, the executor or the scheduler, and ID is that of the message.
 	Kind, Name, ID string
-	Attempt        int
+	// Task is the name of an executor's task; "" of a message that is none.
+	Task    string
+	Attempt int
 	// Cause is the text of the last error, which may contain data of the message.
 	Cause string
 }

@@ -1,9 +1,11 @@
 package rexecutor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -249,10 +251,72 @@ func TestExpiryEndsATaskThatNobodyBegins(t *testing.T) {
 		st, err := f.Status(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, rexecutor.Status{State: rexecutor.Dead, Err: rexecutor.ErrExpired}, st)
-		assert.Equal(t, []redlatch.DeadLetterEvent{{Kind: "executor", Name: ex.Name(), ID: f.ID(), Cause: "expired"}}, died)
+		assert.Equal(t, []redlatch.DeadLetterEvent{{Kind: "executor", Name: ex.Name(), ID: f.ID(), Task: "greet", Cause: "expired"}}, died)
 		s, err := ex.Stats(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 1, s.Dead)
+	})
+}
+
+// Whoever is told of a dead letter reads which task it is, whether the worker ends it, or a claim finds it.
+func TestDeadLetterNamesItsTask(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log bytes.Buffer
+		var mu sync.Mutex // guards died
+		died := map[string]redlatch.DeadLetterEvent{}
+		opts := []redlatch.Option{
+			redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			redlatch.WithObserver(redlatch.Observer{DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) {
+				mu.Lock()
+				defer mu.Unlock()
+				died[e.ID] = e
+			}}),
+		}
+		odd := rexecutor.NewTask[args, struct{}](other.Name(), rexecutor.WithMaxAttempts(1))
+		lost, caller := b.Peer(t), executor(b.Peer(t))
+		crashes := executor(lost)
+		require.NoError(t, odd.Handle(crashes, func(ctx context.Context, _ rexecutor.Call[args]) (struct{}, error) {
+			lost.Down(true)
+			<-ctx.Done()
+			return struct{}{}, ctx.Err()
+		}))
+		stop := work(t, crashes)
+		send := func(id string, opts ...rexecutor.SubmitOption) {
+			require.NoError(t, odd.Send(t.Context(), caller, args{Name: id}, append(opts, rexecutor.WithID(id))...))
+		}
+		send("lost")
+		time.Sleep(5 * time.Minute)
+		send("late", rexecutor.WithExpiry(time.Second))
+		send("grouped", rexecutor.WithExpiry(time.Second), rexecutor.WithGroup("a T b"), rexecutor.WithPriority(3))
+		time.Sleep(time.Minute)
+		worker := executor(b.Peer(t, opts...))
+		require.NoError(t, odd.Handle(worker, func(_ context.Context, c rexecutor.Call[args]) (struct{}, error) {
+			if c.ID == "rejected" {
+				return struct{}{}, rexecutor.Reject(errors.New("no use"))
+			}
+			return struct{}{}, errors.New("no luck")
+		}))
+		work(t, worker)
+		send("failed")
+		send("rejected")
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string]redlatch.DeadLetterEvent{}
+		for id, cause := range map[string]string{
+			"lost": "no attempt ended within the visibility", "late": "expired", "grouped": "expired", "failed": "no luck", "rejected": "no use",
+		} {
+			e := redlatch.DeadLetterEvent{Kind: "executor", Name: "media", ID: id, Task: "other/task T5 g1:x", Attempt: 1, Cause: cause}
+			if cause == "expired" {
+				e.Attempt = 0
+			}
+			want[id] = e
+			assert.Contains(t, log.String(), fmt.Sprintf(" kind=executor name=media id=%s task=%q attempt=", id, e.Task))
+		}
+		assert.Equal(t, want, died)
+		assert.Equal(t, len(want), strings.Count(log.String(), "redlatch: a task became a dead letter"))
+		lost.Down(false)
+		stop()
 	})
 }
 

@@ -286,7 +286,7 @@ func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
-	t.dead.Add(ctx, 1, t.queue(seriesKey{kind: e.Kind, name: e.Name}).add...)
+	t.dead.Add(ctx, 1, t.queue(seriesKey{kind: e.Kind, name: e.Name, task: e.Task}).add...)
 }
 
 func (t *Telemetry) scriptStart(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {

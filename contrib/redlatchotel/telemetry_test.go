@@ -579,7 +579,13 @@ func TestTasksAreToldApart(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
 		ex := rexecutor.New(l.Client, "media")
 		resize := rexecutor.NewTask[int, struct{}]("resize")
-		require.NoError(t, resize.Handle(ex, func(context.Context, rexecutor.Call[int]) (struct{}, error) { return struct{}{}, nil }))
+		require.NoError(t, resize.Handle(ex, func(_ context.Context, c rexecutor.Call[int]) (struct{}, error) {
+			if c.Args == 0 {
+				return struct{}{}, rexecutor.Reject(errors.New("bad"))
+			}
+			return struct{}{}, nil
+		}))
+		require.NoError(t, resize.Send(t.Context(), ex, 0))
 		require.NoError(t, resize.Send(t.Context(), ex, 1))
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 		defer stop()
@@ -587,7 +593,8 @@ func TestTasksAreToldApart(t *testing.T) {
 		spans := l.take()
 		assert.Equal(t, "resize", attributes(spans["process media"])["redlatch.task"])
 		of := ofQueue("media", attribute.String("redlatch.kind", "executor"), attribute.String("redlatch.task", "resize"))
-		assert.Equal(t, int64(1), l.count(t, "redlatch.message.late", of...))
+		assert.Equal(t, int64(2), l.count(t, "redlatch.message.late", of...))
+		assert.Equal(t, int64(1), l.count(t, "redlatch.dead_letters", of...))
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
 			append(of, attribute.String("redlatch.result", "ok"), attribute.String("messaging.operation.name", "process"))...))
 	}, redlatchotel.WithNames("media"))

@@ -102,7 +102,7 @@ func New(opts ...Option) *Metrics {
 	m.lost = counter("lost_total", "Holds that ended although nobody released them.", "kind", "name")
 	m.renewals = counter("renewals_total", "Leases that were renewed or lost, and calls to renew that failed.", "result")
 	m.offers = counter("offered_messages_total", "Messages that were offered to queues.", "kind", "name", "result")
-	m.dead = counter("dead_letters_total", "Messages that became dead letters.", "kind", "name")
+	m.dead = counter("dead_letters_total", "Messages that became dead letters.", "kind", "name", "task")
 	m.woken = counter("wakeups_total", "Messages from Redis that woke waiters.", "kind")
 	m.reconnects = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "redlatch", Name: "reconnects_total", Help: "Subscription connections that were replaced.",
@@ -122,7 +122,7 @@ func (m *Metrics) zero() {
 			m.lost.WithLabelValues(kind, name)
 		}
 		for _, kind := range []string{kinds.Queue, kinds.Executor, kinds.Scheduler} {
-			m.dead.WithLabelValues(kind, name)
+			m.dead.WithLabelValues(kind, name, "")
 		}
 	}
 	for _, result := range []string{renewalsRenewed, renewalsLost, renewalsFailed} {
@@ -187,7 +187,7 @@ func (m *Metrics) Observer() redlatch.Observer {
 			m.observe(m.handle, e.Took, e.Kind, m.name(e.Name), utf8Of(e.Task), inspect.Handled(e))
 		},
 		DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) {
-			m.dead.WithLabelValues(e.Kind, m.name(e.Name)).Inc()
+			m.dead.WithLabelValues(e.Kind, m.name(e.Name), utf8Of(e.Task)).Inc()
 		},
 		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
 			m.observe(m.script, e.Took, e.Name, Result(e.Err))
@@ -211,6 +211,9 @@ func (m *Metrics) add(k key, labels []string) prometheus.Observer {
 	defer m.adding.Unlock()
 	more := maps.Clone(*m.children.Load())
 	more[k] = k.of.WithLabelValues(labels...)
+	if k.of == m.late {
+		m.dead.WithLabelValues(labels...) // begins at 0, as in zero
+	}
 	m.children.Store(&more)
 	return more[k]
 }

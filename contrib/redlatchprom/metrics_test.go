@@ -254,6 +254,7 @@ func TestMetricsOfExecutors(t *testing.T) {
 		work, stop := context.WithCancel(t.Context())
 		require.NoError(t, resize.Handle(ex, func(_ context.Context, c rexecutor.Call[string]) (struct{}, error) {
 			if c.Args == "bad" {
+				assert.Equal(t, 6+1, testutil.CollectAndCount(metrics, "redlatch_dead_letters_total"), "that of the task begins at 0")
 				return struct{}{}, rexecutor.Reject(errors.New("bad"))
 			}
 			<-work.Done()
@@ -288,6 +289,7 @@ func TestMetricsOfExecutors(t *testing.T) {
 			assert.InDelta(t, n, value(t, registry, "redlatch_handle_seconds", fmt.Sprintf("%s,result=%q,task=%q", of, result, "resize")), 0, result)
 		}
 		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", of+`,task="resize"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", of+`,task="resize"`), 0)
 	})
 }
 

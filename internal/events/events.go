@@ -123,8 +123,11 @@ func (e *Events) FailedOver(node string) {
 
 // DeadLetter records a message that has become one.
 func (e *Events) DeadLetter(d DeadLetter) {
-	e.Logger.Warn("redlatch: a message became a dead letter",
-		"kind", d.Kind, "name", d.Name, "id", d.ID, "attempt", d.Attempt, "cause", d.Cause)
+	noun, attributes := "message", []any{"kind", d.Kind, "name", d.Name, "id", d.ID}
+	if d.Task != "" {
+		noun, attributes = "task", append(attributes, "task", d.Task)
+	}
+	e.Logger.Warn("redlatch: a "+noun+" became a dead letter", append(attributes, "attempt", d.Attempt, "cause", d.Cause)...)
 	if f := e.Hooks.DeadLetter; f != nil {
 		f(context.Background(), d) //nolint:forbidigo // nobody's
 	}

@@ -84,6 +84,7 @@ type HandleEnd struct {
 // DeadLetter is a message that has become one.
 type DeadLetter struct {
 	Kind, Name, ID string
+	Task           string
 	Attempt        int
 	Cause          string
 }

@@ -69,7 +69,8 @@ for n, id in ipairs(ids) do
   local attempts, expiry = bounds_of(body, limit)
   local expired = expiry and attempt == 1 and letter ~= 's' and due_at(at) + expiry < now
   if expired or attempts > 0 and attempt > attempts then
-    spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1, why = expired and 'expired'}, 1
+    local task = counts and string.match(body, '^[^\n]* T(%S+)', 26)
+    spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1, task = task, why = expired and 'expired'}, 1
   else
     size = size + #body
     if #taken > 0 and size > most then reply[1] = 1 break end

@@ -320,8 +320,9 @@ func (l *claimer) claim(terms Terms, want int) {
 		return
 	}
 	l.spent = script.Flag(len(a.dead) > 0)
-	for _, m := range a.dead {
-		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
+	for _, d := range a.dead {
+		d.Kind, d.Name = c.kind, c.user
+		c.core.Events.DeadLetter(d)
 	}
 	wanted := l.assign(a, terms, asked)
 	again := a.left == more || len(a.claims) == want || (a.left == limited || terms.Tasks != nil) && l.limit(terms)

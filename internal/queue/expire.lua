@@ -4,7 +4,7 @@
 --          claim does, µs; due_now, which returns up to n messages that are due, those of the highest priority first, and their scores, of
 --          the tasks in counts if there is one, and true if some are in lanes; bounds_of, which returns how many attempts a body allows,
 --          limit unless it says so itself, and its expiry, µs, or nothing; and exhaust, which makes dead letters of messages that have no
---          attempts left or were not begun in time, and adds each to the reply: its member, nothing, its attempts, the time, the last error.
+--          attempts left or were not begun in time, and adds each to the reply: its member, nothing, its attempts, its task, the last error.
 --          It has a client look in for the groups of these if wakes is the time. Of what an ACL forbids, each message is left where it is.
 local function expire(queue, claims, errors, now)
   local due, flight = queue.due, queue.flight
@@ -65,7 +65,7 @@ local function exhaust(queue, dead, errors, spent, now, reply, wakes)
     redis.call('zadd', dead, now, member)
     redis.call('zrem', due, member)
     arrange(queue, {member}, wakes)
-    reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = member, '', message.attempts, now
+    reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = member, '', message.attempts, message.task or ''
     reply[r + 5] = text
   end
 end

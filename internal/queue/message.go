@@ -557,7 +557,9 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 	n := sent.value
 	dead := n.end == toDead || n.end == toDue && n.attempts > 0 && m.Attempt >= n.attempts
 	if first && ok != replaced && dead {
-		m.client.core.Events.DeadLetter(events.DeadLetter{Kind: m.client.kind, Name: m.client.user, ID: m.ID, Attempt: m.Attempt, Cause: n.text})
+		m.client.core.Events.DeadLetter(events.DeadLetter{
+			Kind: m.client.kind, Name: m.client.user, ID: m.ID, Task: m.own.Task, Attempt: m.Attempt, Cause: n.text,
+		})
 	}
 	return nil
 }

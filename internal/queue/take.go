@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -42,7 +43,7 @@ const (
 // answer is claim's reply.
 type answer struct {
 	claims []Claimed
-	dead   []Claimed // what became a dead letter, with its last error as the payload
+	dead   []events.DeadLetter // without kind and name
 	left   rest
 	look   int64 // as wait's reply; nowhere if Redis does not count on the client to look in
 }
@@ -71,22 +72,46 @@ func readClaims(c *script.Call) (a answer, err error) {
 	}
 	a.claims = make([]Claimed, 0, len(r)/claimFields)
 	for i := 2; i < len(r); i += claimFields {
+		claim, err := r.text(i + 1)
+		if err != nil {
+			return a, err
+		}
+		if claim == "" {
+			d, err := readDead(r, i)
+			if err != nil {
+				return a, err
+			}
+			a.dead = append(a.dead, d)
+			continue
+		}
 		c, err := readClaim(r, i)
 		if err != nil {
 			return a, err
 		}
-		if c.claim != "" {
-			a.claims = append(a.claims, c)
-			continue
-		}
-		text, err := r.text(i + claimFields - 1)
-		if err != nil {
-			return a, err
-		}
-		c.Payload = []byte(text)
-		a.dead = append(a.dead, c)
+		a.claims = append(a.claims, c)
 	}
 	return a, nil
+}
+
+func readDead(r reply, i int) (d events.DeadLetter, err error) {
+	member, err := r.text(i)
+	if err != nil {
+		return d, err
+	}
+	attempt, err := r.int(i + 2)
+	if err != nil {
+		return d, err
+	}
+	task, err := r.text(i + 3)
+	if err != nil {
+		return d, err
+	}
+	if d.Cause, err = r.text(i + 4); err != nil {
+		return d, err
+	}
+	d.Attempt, d.Task = int(attempt), taskOf(task)
+	d.ID, err = idOf(member)
+	return d, err
 }
 
 func readClaim(r reply, i int) (c Claimed, err error) {

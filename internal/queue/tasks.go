@@ -140,7 +140,9 @@ func (q *Queue) Look(ctx context.Context, ids []string) ([]Fate, error) {
 		fates[i] = Fate{State: State(state), Attempt: int(attempt), Task: taskOf(task), Text: text}
 		if fates[i].State == buried {
 			fates[i].State = Dead
-			q.manager.core.Events.DeadLetter(events.DeadLetter{Kind: q.kind, Name: q.user, ID: ids[i], Attempt: int(attempt), Cause: text})
+			q.manager.core.Events.DeadLetter(events.DeadLetter{
+				Kind: q.kind, Name: q.user, ID: ids[i], Task: fates[i].Task, Attempt: int(attempt), Cause: text,
+			})
 		}
 	}
 	return fates, nil

@@ -290,6 +290,7 @@ func TestMessageWithoutAttemptsLeftIsLoggedByWhoFindsIt(t *testing.T) {
 		require.Len(t, lines, 1)
 		assert.Equal(t, "redlatch: a message became a dead letter", lines[0]["msg"])
 		assert.Equal(t, "forgotten", lines[0]["id"])
+		assert.NotContains(t, lines[0], "task")
 		assert.EqualValues(t, 1, lines[0]["attempt"])
 		assert.Equal(t, "no attempt ended within the visibility", lines[0]["cause"])
 	})
