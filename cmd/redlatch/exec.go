@@ -155,19 +155,27 @@ func (a *app) execStatus() *cobra.Command {
 as long as they are kept. "exec get" prints the result.`,
 		Example: "  redlatch exec status media 01a20e3c-4314-7d0b-80c6-22963ef0764d --payloads",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			fate, err := fateOf(ctx, c, args[0], args[1])
-			if err != nil {
-				return err
+			err := a.status(ctx, c, args[0], args[1], payload)
+			if errors.Is(err, rexecutor.ErrNotFound) { // the task has ended since the first of the two calls
+				err = a.status(ctx, c, args[0], args[1], payload)
 			}
-			if word := ended[fate.State]; word != "" {
-				j := job{Message: inspect.Message{ID: args[1], Task: fate.Task, State: word}}
-				return a.print(j, j.write)
-			}
-			return a.message(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kinds.Executor, Name: args[0]}), args[1], payload)
+			return err
 		}),
 	}
 	payloadFlag(cmd, &payload)
 	return cmd
+}
+
+func (a *app) status(ctx context.Context, c *redlatch.Client, name, id string, payload bool) error {
+	fate, err := fateOf(ctx, c, name, id)
+	if err != nil {
+		return err
+	}
+	if word := ended[fate.State]; word != "" {
+		j := job{Message: inspect.Message{ID: id, Task: fate.Task, State: word}}
+		return a.print(j, j.write)
+	}
+	return a.message(ctx, inspect.MessagesOf(c, inspect.Object{Kind: kinds.Executor, Name: name}), id, payload)
 }
 
 func (a *app) execGet() *cobra.Command {

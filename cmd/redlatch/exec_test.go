@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/rexecutor"
 )
 
@@ -186,6 +189,28 @@ func TestResultOfATaskIsWaitedFor(t *testing.T) {
 	assert.Regexp(t, `^id +cancelled\ntask +rests\nstate +cancelled\n$`, r.must(t, "exec", "status", "media", "cancelled"))
 	code, _, text = r.run(t.Context(), "exec", "status", "media", "unheard")
 	assert.Equal(t, exitFailed, code, text)
+}
+
+// It looks what became of the task, and then reads it: by then the task has ended.
+func TestStatusOfATaskThatEndsMeanwhile(t *testing.T) {
+	server, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	r := rigAt(t, server.URL())
+	r.must(t, "exec", "submit", "media", "double", "1", "--id", "ends")
+	var cancel sync.Once
+	proxy.OnCommand(func(cmd []string) {
+		if len(cmd) > 2 && faulttest.Script(cmd) && cmd[2] == "7" { // get.lua
+			cancel.Do(func() {
+				ok, err := rexecutor.New(r.c, "media").Queue().Cancel(context.WithoutCancel(t.Context()), "ends")
+				assert.True(t, ok)
+				assert.NoError(t, err)
+			})
+		}
+	})
+	out := (&rig{url: "redis://" + proxy.Addr()}).must(t, "exec", "status", "media", "ends")
+	assert.Regexp(t, `^id +ends\ntask +double\nstate +cancelled\n$`, out)
 }
 
 func TestTaskIsSubmittedWithTheCodecOfItsExecutor(t *testing.T) {
