@@ -308,7 +308,7 @@ func TestScreenReaderIsGivenRolesAndNames(t *testing.T) {
 		b.do(chromedp.Evaluate(`(() => {
   const n = (s) => [...document.querySelectorAll(s)].filter((e) => e.checkVisibility()).length;
   // The number or the state that a bar draws is in its row, and what a sign means is beside it.
-  const silent = [...document.querySelectorAll("svg")].filter((s) => s.ariaHidden === "true" ? !s.closest(".legend") && !/\d/.test(s.closest("tr")?.innerText) : !s.ariaLabel).length;
+  const silent = [...document.querySelectorAll("svg")].filter((s) => s.ariaHidden === "true" ? !s.closest(".legend, figcaption") && !/\d/.test(s.closest("tr")?.innerText) : !s.ariaLabel).length;
   return {tables: n("table"), buttons: n("button"), links: n("a"), fields: n("input:not([type=hidden]), select"), silent};
 })()`, &counts))
 		assert.Equal(t, counts.Tables, r["table"], "tables of %q", page)
