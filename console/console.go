@@ -107,7 +107,7 @@ var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but 
 	"semaphores": {"Semaphores", true, (*handler).objects},
 	"latches":    {"Latches", true, (*handler).objects},
 	"barriers":   {"Barriers", true, (*handler).objects},
-	"queues":     {"Queues", true, (*handler).objects},
+	"queues":     {"Queues and executors", true, (*handler).objects},
 	"schedulers": {"Schedulers", true, (*handler).objects},
 	"elections":  {"Elections", true, (*handler).objects},
 	"lock":       {"Lock", false, (*handler).lock},

@@ -272,6 +272,7 @@ func TestErrorsOfMessagesAreOneLineInLists(t *testing.T) {
 	require.NoError(t, <-ended)
 	_, text := s.get(t, "message?name=mails&id=m-1")
 	assert.Contains(t, text, "no luck\nand why")
+	assert.Contains(t, text, "<tr><th>attempt</th><td>1</td></tr>", "its consumers have the limit")
 }
 
 func TestWhatIsNotThereIsSaid(t *testing.T) {

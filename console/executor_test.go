@@ -46,7 +46,7 @@ func busy(t *testing.T, c *redlatch.Client) *rexecutor.Executor {
 	send(resize, "r-2", "good.png")
 	send(report, "p-1", "today")
 	send(report, "p-2", "today")
-	send(report, "p-3", "tomorrow", rexecutor.WithDelay(time.Hour))
+	send(report, "p-3", "tomorrow", rexecutor.WithDelay(time.Hour), rexecutor.WithMaxAttempts(7))
 	redistest.Eventually(t, 20*time.Second, "one is dead and one in flight", func() error {
 		s, err := ex.Stats(t.Context())
 		if err == nil && (s.Dead != 1 || s.InFlight != 1) {
@@ -80,6 +80,7 @@ func TestExecutorIsShownAsOne(t *testing.T) {
 	_, text = s.get(t, "message?kind=executor&name=media&id=p-3")
 	assert.Contains(t, text, `<tr><th>executor</th><td><a href="executor?name=media">media</a></td></tr>`)
 	assert.Contains(t, text, "<tr><th>task</th><td>report</td></tr>")
+	assert.Contains(t, text, "<tr><th>attempt</th><td>0 of 7</td></tr>")
 	assert.Contains(t, text, "tomorrow")
 	assert.Contains(t, text, "<title>Task – redlatch</title>")
 	_, text = s.get(t, "message?kind=executor&name=media&id=x")

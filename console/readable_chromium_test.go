@@ -65,7 +65,7 @@ func TestPagesAreReadAndUsedWithoutScripts(t *testing.T) {
 		})
 	}
 	b.open("")
-	for _, page := range []string{"Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Caches", "Clients", "Overview"} {
+	for _, page := range []string{"Locks", "Semaphores", "Latches", "Barriers", "Queues and executors", "Schedulers", "Elections", "Caches", "Clients", "Overview"} {
 		b.do(chromedp.Click(`//nav/a[.="`+page+`"]`, chromedp.BySearch))
 		b.sees(page)
 		b.title(page)
@@ -194,7 +194,7 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 		acquire(t, s.client.GetLock(name))
 	}
 	b := startChromium(t, s.Server)
-	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Caches", "Clients"}
+	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Barriers", "Queues and executors", "Schedulers", "Elections", "Caches", "Clients"}
 	b.open("ops/locks/")
 	b.sees("Longest holds")
 	b.tabs(append([]string{"To the content"}, pages[:2]...)...)

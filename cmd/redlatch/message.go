@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,11 +130,7 @@ func (j job) write(w io.Writer) error {
 	if over {
 		return err
 	}
-	attempt := strconv.Itoa(j.Attempt)
-	if j.MaxAttempts != nil && *j.MaxAttempts > 0 {
-		attempt += " of " + strconv.Itoa(*j.MaxAttempts)
-	}
-	err = errors.Join(err, row(w, "attempt", attempt), row(w, inspect.TimeName(j.State), at(j.DueAt)), known(w, "group", j.Group), known(w, "priority", j.Priority),
+	err = errors.Join(err, row(w, "attempt", j.Attempts()), row(w, inspect.TimeName(j.State), at(j.DueAt)), known(w, "group", j.Group), known(w, "priority", j.Priority),
 		known(w, "expiry", j.Expiry))
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
 		value := j.Headers[name]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -199,6 +200,14 @@ type Message struct {
 	Error       string
 	History     []queue.Attempt `json:",omitempty"`
 	Payload     any             // as [Decoded] returns it; nil if it is not to be shown
+}
+
+// Attempts returns which attempt it is at, and of how many if it says so itself.
+func (m Message) Attempts() string {
+	if m.MaxAttempts == nil || *m.MaxAttempts == 0 {
+		return strconv.Itoa(m.Attempt)
+	}
+	return fmt.Sprint(m.Attempt, " of ", *m.MaxAttempts)
 }
 
 func messageOf(e queue.Entry) Message {
