@@ -69,6 +69,9 @@ func queueTroubles(q queueLine) (all []trouble) {
 	}
 	lags := s.Ready > 0 && s.Oldest >= inspect.Lags
 	switch {
+	case inspect.OnlyOrphansWait(s):
+		last := &all[len(all)-1]
+		last.Text, last.At = last.Text+"; the first was due ", since
 	case s.Ready > 0 && s.Paused:
 		add(attention, "paused", "ready", due, since)
 	case lags && growth > 0:

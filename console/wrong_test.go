@@ -36,9 +36,12 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 	} {
 		all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "queue", Name: name}, Stats: rexecutor.Stats{Stats: s}})...)
 	}
-	all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "executor", Name: "media"}, Stats: rexecutor.Stats{
-		Stats: rdelayedqueue.Stats{Ready: 3, Dead: 1}, Tasks: []rexecutor.TaskStats{{Name: "report"}, {Name: "resize", Ready: 3, Orphaned: true}},
-	}})...)
+	for name, report := range map[string]int{"media": 0, "mixed": 1} {
+		all = append(all, queueTroubles(queueLine{Object: inspect.Object{Kind: "executor", Name: name}, Stats: rexecutor.Stats{
+			Stats: rdelayedqueue.Stats{Ready: 3 + report, Oldest: 5 * time.Minute, Dead: 1 - report},
+			Tasks: []rexecutor.TaskStats{{Name: "report", Ready: report}, {Name: "resize", Ready: 3, Orphaned: true}},
+		}})...)
+	}
 	busy := make([]rdelayedqueue.Minute, 60)
 	for i := range busy {
 		busy[i] = rdelayedqueue.Minute{Offered: 300, Done: 180}
@@ -57,10 +60,12 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"bad grows and lags queue late: 1200 more came than went in the last 10 min; 7000 ready, the first was due 1 h ago",
+		"bad lags executor mixed: 4 ready, the first was due 5 min ago",
 		"bad lags queue lagged: 7 ready, the first was due 5 min ago",
 		"bad dead letters queue dead: 9 messages",
 		"bad dead tasks executor media: 1 task",
-		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait`,
+		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait; the first was due 5 min ago`,
+		`bad orphaned executor mixed: no worker handles "resize", of which 3 tasks wait`,
 		"bad late scheduler billing: job a, was due 1 min ago",
 		"warn failed scheduler billing: job c, 1 min ago: no luck",
 		"warn grows queue grown: 1200 more came than went in the last 10 min; 7000 ready, the first was due 1 s ago",

@@ -72,8 +72,7 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 		case rdelayedqueue.Stats:
 			d.queue(lookAtQueue(ctx, c, o, s))
 		case rexecutor.Stats:
-			d.queue(lookAtQueue(ctx, c, o, s.Stats))
-			d.orphans(o.Name, s)
+			d.executor(lookAtQueue(ctx, c, o, s.Stats), s)
 		}
 	}
 	d.queues = n > 0
@@ -82,12 +81,20 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 	}
 }
 
-// orphans names the tasks of an executor that wait, and that no worker handles.
-func (d *doctor) orphans(name string, s rexecutor.Stats) {
-	for _, text := range inspect.Orphans(s) {
+// executor judges an executor as a queue, and names the tasks that wait, and that no worker handles.
+func (d *doctor) executor(q queueLook, s rexecutor.Stats) {
+	all, only := inspect.Orphans(s), inspect.OnlyOrphansWait(s)
+	if only { // it lags for no other reason
+		q.growth, q.Oldest = 0, 0
+	}
+	d.queue(q)
+	for i, text := range all {
+		if only && i == len(all)-1 {
+			text += fmt.Sprintf("; the first has been due for %v", s.Oldest.Round(time.Second))
+		}
 		d.find(finding{
-			bad, "queue", "", "executor " + name + ": " + text, "No process that has a handler for it has worked for 25 s.",
-			"Start one; redlatch exec ls " + quoted(name) + " shows the tasks.",
+			bad, "queue", "", "executor " + q.Name + ": " + text, "No process that has a handler for it has worked for 25 s.",
+			"Start one; redlatch exec ls " + quoted(q.Name) + " shows the tasks.",
 		})
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rexecutor"
 )
 
@@ -244,9 +246,29 @@ func TestDoctorNamesTasksThatNobodyHandles(t *testing.T) {
 	var found []string
 	for _, f := range d.findings {
 		assert.Equal(t, bad, f.Level)
-		found = append(found, f.Found)
+		text, _, _ := strings.Cut(f.Found, ";") // since when
+		found = append(found, text)
 	}
 	assert.ElementsMatch(t, []string{
 		`executor media: no worker handles "resize", of which 1 task waits`, `executor {tag}:media: no worker handles "other", of which 1 task waits`,
 	}, found)
+}
+
+// It lags because nobody handles its tasks, which is one finding.
+func TestDoctorSaysOnceThatOrphanedTasksLag(t *testing.T) {
+	found := func(tasks ...rexecutor.TaskStats) (all []string) {
+		s := rexecutor.Stats{Stats: rdelayedqueue.Stats{Ready: 2, Oldest: time.Hour}, Tasks: tasks}
+		d := &doctor{}
+		d.executor(queueLook{Object: inspect.Object{Kind: "executor", Name: "media"}, Stats: s.Stats, growth: 2_000}, s)
+		for _, f := range d.findings {
+			all = append(all, f.Found)
+		}
+		return all
+	}
+	assert.Equal(t, []string{`executor media: no worker handles "a", of which 2 tasks wait; the first has been due for 1h0m0s`},
+		found(rexecutor.TaskStats{Name: "a", Ready: 2, Orphaned: true}, rexecutor.TaskStats{Name: "b"}))
+	assert.Equal(t, []string{
+		"executor media: 0 delayed, 2 ready, 0 in flight, 0 dead; 2000 more came than went in the last 10 min; one has been due for 1h0m0s",
+		`executor media: no worker handles "a", of which 1 task waits`,
+	}, found(rexecutor.TaskStats{Name: "a", Ready: 1, Orphaned: true}, rexecutor.TaskStats{Name: "b", Ready: 1}))
 }

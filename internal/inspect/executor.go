@@ -21,6 +21,17 @@ func Orphans(s rexecutor.Stats) (all []string) {
 	return all
 }
 
+// OnlyOrphansWait reports whether all tasks that are due are those that no worker handles, which is why the executor lags, or grows.
+func OnlyOrphansWait(s rexecutor.Stats) bool {
+	orphaned := 0
+	for _, t := range s.Tasks {
+		if t.Orphaned {
+			orphaned += t.Ready
+		}
+	}
+	return orphaned > 0 && orphaned >= s.Ready && !s.Paused
+}
+
 // TaskCounts says in a few words how the tasks of a name are.
 func TaskCounts(t rexecutor.TaskStats) string {
 	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", t.Delayed, t.Ready, t.InFlight, t.Dead)
