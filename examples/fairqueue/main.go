@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +35,7 @@ func main() {
 	if *url == "" {
 		*url = os.Getenv("REDIS_URL")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, 14*time.Second) // it takes 6 s
 	run := demo
 	if *name != "" {

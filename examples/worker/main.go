@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,7 +33,8 @@ import (
 func main() {
 	url := flag.String("redis", os.Getenv("REDIS_URL"), "`URL` of a Redis; default $REDIS_URL, and without that a server of its own")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // Ctrl-C ends the workers too, when their handlers are done
+	// Ctrl-C and SIGTERM, which Kubernetes sends, end the workers too, when their handlers are done.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	err := run(ctx, *url)
 	cancel()
@@ -64,31 +66,18 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	working, stop := context.WithCancel(ctx)
-	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- work(working, ex, o) }()
 
-	if err := operate(ctx, ex, o); err != nil {
-		return err
+	err = operate(ctx, ex, o)
+	var last *rexecutor.Future[report]
+	if err == nil {
+		last, err = lastReport(ctx, ex, o)
 	}
-
 	// A clean end: nothing more is begun, and what runs may go on for the time of WithStopGrace. What is left in the queue is for other
 	// workers, or the next ones.
-	last, err := buildReport.Submit(ctx, ex, period{"May"})
-	if err != nil {
-		return err
-	}
-	for month := ""; month != "May"; {
-		select {
-		case p := <-o.reporting:
-			month = p.Month
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	o.say("the workers are stopped while the report of May is being built")
 	stop()
-	if err := <-ended; err != nil {
+	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
 	if _, err := last.Get(ctx); err != nil {
@@ -96,6 +85,24 @@ func run(ctx context.Context, url string) error {
 	}
 	o.say("the workers have stopped, and the report is there")
 	return o.check()
+}
+
+// lastReport has one more report built, and returns when that has begun.
+func lastReport(ctx context.Context, ex *rexecutor.Executor, o *office) (*rexecutor.Future[report], error) {
+	last, err := buildReport.Submit(ctx, ex, period{"May"})
+	if err != nil {
+		return nil, err
+	}
+	for month := ""; month != "May"; {
+		select {
+		case p := <-o.reporting:
+			month = p.Month
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	o.say("the workers are stopped while the report of May is being built")
+	return last, nil
 }
 
 // submit is what a web server does.
