@@ -2,6 +2,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -91,10 +93,19 @@ func programs() (string, error) {
 		if len(all) == 0 {
 			return "", fmt.Errorf("%w: initdb is neither on the PATH nor in /usr/lib/postgresql", ErrMissing)
 		}
-		found = all[len(all)-1]
+		found = newest(all)
 	}
 	found, err = filepath.EvalSymlinks(found)
 	return filepath.Dir(found), err
+}
+
+// newest returns the program of the highest version, which is a folder: 9.6 or 15.
+func newest(all []string) string {
+	version := func(path string) float64 {
+		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64) // what is no number is the oldest
+		return v
+	}
+	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(version(a), version(b)) })
 }
 
 // owner returns how to run a program as the owner of dir. PostgreSQL refuses to run as root, so root gives dir to the user postgres.
