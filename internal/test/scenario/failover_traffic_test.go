@@ -354,8 +354,9 @@ func (b *ledger) of(c *redlatch.Client, name string) *rdelayedqueue.Queue[string
 	return redlatch.GetDelayedQueue[string](c, name, opts...)
 }
 
-// passOn offers a message, and takes one.
-func (l *loop) passOn(t *testing.T, q *rdelayedqueue.Queue[string], book *ledger) {
+// passOn offers a message, and takes one, or puts that off and takes one again. Meanwhile it changes what is for later, where there is room
+// for that.
+func (l *loop) passOn(t *testing.T, q *rdelayedqueue.Queue[string], book *ledger, snoozes bool) {
 	t.Helper()
 	value := fmt.Sprintf("%p-%d", l, l.n)
 	if l.persists(t, "offer", func(ctx context.Context) error {
@@ -366,25 +367,21 @@ func (l *loop) passOn(t *testing.T, q *rdelayedqueue.Queue[string], book *ledger
 		book.offered[value] = true
 		book.mu.Unlock()
 	}
-	var m *rdelayedqueue.Message[string]
-	if !l.waits("take", func() (err error) {
-		m, err = q.Take(t.Context())
-		return err
-	}) {
+	change := func() {}
+	if book.capacity == 0 {
+		change = l.forLater(t, q, value)
+	}
+	m := l.take(t, q, book)
+	var changing sync.WaitGroup
+	changing.Go(change)
+	defer changing.Wait()
+	if m != nil && snoozes {
+		l.snooze(t, m)
+		m = l.take(t, q, book)
+	}
+	if m == nil {
 		return
 	}
-	book.mu.Lock()
-	if book.taken++; book.capacity > 0 && book.taken > book.capacity {
-		l.never("delivery", fmt.Errorf("of %d messages at a time", book.taken))
-	}
-	book.mu.Unlock()
-	l.hold()
-	book.mu.Lock()
-	book.taken--
-	if book.acked[m.Value] {
-		l.never("delivery", errors.New("of an acknowledged message"))
-	}
-	book.mu.Unlock()
 	l.asks("extend", func() error { return m.Extend(t.Context(), time.Minute) })
 	l.never("message", ended(m.Context()))
 	acked := l.persists(t, "ack", m.Ack)
@@ -396,6 +393,95 @@ func (l *loop) passOn(t *testing.T, q *rdelayedqueue.Queue[string], book *ledger
 		book.acked[m.Value] = true
 		book.mu.Unlock()
 		l.done()
+	}
+}
+
+// take takes a message, and returns it after the work; nil if there was an error.
+func (l *loop) take(t *testing.T, q *rdelayedqueue.Queue[string], book *ledger) (m *rdelayedqueue.Message[string]) {
+	t.Helper()
+	if !l.waits("take", func() (err error) {
+		m, err = q.Take(t.Context())
+		return err
+	}) {
+		return nil
+	}
+	book.mu.Lock()
+	if book.taken++; book.capacity > 0 && book.taken > book.capacity {
+		l.never("delivery", fmt.Errorf("of %d messages at a time", book.taken))
+	}
+	book.mu.Unlock()
+	l.hold()
+	book.mu.Lock()
+	defer book.mu.Unlock()
+	book.taken--
+	if book.acked[m.Value] {
+		l.never("delivery", errors.New("of an acknowledged message"))
+	}
+	return m
+}
+
+// snooze puts a message off, which is due again at once.
+func (l *loop) snooze(t *testing.T, m *rdelayedqueue.Message[string]) {
+	t.Helper()
+	for try := range 10 {
+		if l.persists(t, "snooze", func(ctx context.Context) error {
+			err := m.Snooze(ctx, 0)
+			if try > 0 && errors.Is(err, rdelayedqueue.ErrNotHeld) { // an earlier one has done it
+				return nil
+			}
+			return err
+		}) {
+			return
+		}
+	}
+}
+
+// forLater offers two messages that are not due. The function that it returns replaces one and cancels the other, together, and cancels what has
+// replaced the first.
+func (l *loop) forLater(t *testing.T, q *rdelayedqueue.Queue[string], id string) (change func()) {
+	t.Helper()
+	var there [2]bool
+	ids := [2]string{id + "-replaced", id + "-cancelled"}
+	for i := range ids {
+		there[i] = l.persists(t, "offer", func(ctx context.Context) error {
+			_, err := q.Offer(ctx, "old", time.Hour, rdelayedqueue.WithID(ids[i]))
+			return err
+		})
+	}
+	cancel := func(i int) {
+		found := false
+		for range 10 { // a Cancel may be repeated after redlatch.ErrUnknown
+			if l.persists(t, "cancel", func(ctx context.Context) (err error) { found, err = q.Cancel(ctx, ids[i]); return err }) {
+				break
+			}
+			there[i] = false // for all that is known
+		}
+		if there[i] && !found {
+			l.never("cancel", errors.New("what was for later is gone"))
+		}
+	}
+	return func() {
+		var other sync.WaitGroup
+		other.Go(func() { cancel(1) })
+		defer other.Wait()
+		var outcome rdelayedqueue.Outcome
+		if l.persists(t, "replace", func(ctx context.Context) (err error) {
+			_, outcome, err = q.OfferNew(ctx, "new", time.Hour, rdelayedqueue.WithID(ids[0]), rdelayedqueue.WithReplace())
+			return err
+		}) {
+			if there[0] && outcome != rdelayedqueue.Replaced {
+				l.never("replace", fmt.Errorf("what was for later was %v", outcome))
+			}
+			there[0] = true
+			l.asks("get", func() error {
+				e, err := q.Get(t.Context(), ids[0])
+				if err == nil && e.Value != "new" {
+					err = fmt.Errorf("it has the %s value", e.Value)
+				}
+				return err
+			})
+		}
+		cancel(0)
 	}
 }
 
@@ -487,7 +573,7 @@ func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 				f.run("latch", func(l *loop) { l.countDown(t, c, latch) })
 				for kind, book := range books {
 					q := book.of(c, nameOf(kind))
-					f.run(kind, func(l *loop) { l.passOn(t, q, book) })
+					f.run(kind, func(l *loop) { l.passOn(t, q, book, (l.n+i)%2 == 0) })
 				}
 			}
 			shared, check := sharedUses(t, clients, 1, nameOf)

@@ -661,6 +661,21 @@ func callsOfQueues(t *testing.T, c *redlatch.Client, nameOf func(kind string) st
 		_, outcome, err := q.OfferNew(ctx, "v", time.Hour)
 		return is(outcome == rdelayedqueue.Added, err)
 	})
+	add("Replace", stats{Ready: 1, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
+		_, outcome, err := q.OfferNew(ctx, "v", 0, rdelayedqueue.WithID("later"), rdelayedqueue.WithReplace())
+		return is(outcome == rdelayedqueue.Replaced, err)
+	})
+	running := add("Replace in flight", stats{}, func(ctx context.Context, q *queue, _ *message) error {
+		_, outcome, err := q.OfferNew(ctx, "v", 0, rdelayedqueue.WithID("held"), rdelayedqueue.WithReplace())
+		return is(outcome == rdelayedqueue.Replaced, err)
+	})
+	all["Replace in flight of a queue"].done = gives("v", func(ctx context.Context) (string, error) {
+		e, err := running.Get(ctx, "held")
+		if err != nil {
+			return "", err
+		}
+		return e.Value, nil
+	})
 	add("OfferBatch", stats{Delayed: 3, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
 		_, err := q.OfferBatch(ctx, []rdelayedqueue.Item[string]{{Value: "v", Delay: time.Hour}, {Value: "w", Delay: time.Hour}})
 		return err
