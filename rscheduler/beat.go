@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	maxJobs    = 100             // in one script call
+	maxJobs    = 100             // in one script call that reads
+	maxWritten = 25              // in one that writes: others wait meanwhile
 	overdue    = 5 * time.Second // after which a heartbeat looks for the tick of a job
 	maxOverdue = 1000            // of which a heartbeat learns
 	maxTries   = 3               // at jobs that others replace
@@ -114,7 +115,7 @@ func (r *runner) beat(ctx, serving context.Context) error {
 		}
 	}
 	slices.SortFunc(some, func(a, b definition) int { return strings.Compare(a.job.name, b.job.name) })
-	for part := range slices.Chunk(some, maxJobs) {
+	for part := range slices.Chunk(some, maxWritten) {
 		if serving.Err() != nil {
 			return nil
 		}

@@ -62,14 +62,13 @@ elseif verb == 'remove' then
   end
   redis.call('zrem', jobs, name)
   redis.call('del', runs)
-  if found == 1 then withdraw(queue, name .. '@' .. (hash.next or '')) end
+  if hash.next and not hash['state@' .. hash.next] then withdraw(queue, name .. '@' .. hash.next) end
   if hash.waits then withdraw(queue, hash.waits) end
   for field in pairs(hash) do -- no other run begins beside one that goes on
     local what, slot = string.match(field, '^(%a+)(@.*)$')
-    if slot and hash['state' .. slot] ~= 'waiting' then
-      if what == 'state' then redis.call('hset', job, field, 'removed') end
-    else
-      if what == 'state' then withdraw(queue, name .. slot) end
+    if what == 'state' then
+      if withdraw(queue, name .. slot) then forget(job, slot) else redis.call('hset', job, field, 'removed') end
+    elseif not slot then
       redis.call('hdel', job, field)
     end
   end

@@ -223,7 +223,8 @@ func (s *Scheduler) Resume(ctx context.Context, job string) error {
 	return s.wrap("resume a job of", err)
 }
 
-// Remove removes a job with all that is kept of it and waits in the queue, and reports whether there was one. It is for jobs that are orphaned: a process that
+// Remove removes a job with all that is kept of it, and reports whether there was one. A triggered run that has not begun is not kept, and
+// may still run if a process registers the job again. Remove is for jobs that are orphaned: a process that
 // has registered it, and runs, writes it again within 13 s, and runs it when the run that goes on has ended. An [At] that has run then runs again if [WithCatchUp] covers it.
 func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
 	_, err := s.operate(ctx, job, "remove", s.core.NextOwner(), "")

@@ -23,7 +23,7 @@ local now = time[1] * 1000000 + time[2]
 local stamp, reply, place = string.format('%.0f', now), {}, {jobs = jobs}
 local changed_before = redis.call('hget', meta, 'changed') or '0'
 local changed, lives = changed_before, {}
-for _, other in ipairs(redis.call('zrange', alive, 0, -1)) do lives[other] = true end
+for _, other in ipairs(redis.call('zrangebyscore', alive, '(' .. stamp, '+inf')) do lives[other] = true end
 redis.call('hdel', meta, '') -- a full Redis refuses only the first write of a script, and not this one
 for n = 1, (#items - 2) / 6 do
   local job, i = KEYS[n + 9], 6 * n - 3
@@ -31,7 +31,7 @@ for n = 1, (#items - 2) / 6 do
   local hash, had = fields(job), false
   for field in pairs(hash) do
     local other = string.match(field, '^on:(.*)$')
-    had = had or other and lives[other]
+    had = had or other and other ~= process and lives[other]
     if other and other ~= process and not lives[other] then redis.call('hdel', job, field) end -- it has died
   end
   local have, before, done = hash.schedule, hash.next, hash.done
@@ -42,6 +42,7 @@ for n = 1, (#items - 2) / 6 do
     how = have == text and before == '?' and known ~= '?' and 'again' or 'old'
   end
   local set, write = {'on:' .. process, stamp}, how == 'new' or how == 'replaced'
+  had = had or write and hash['on:' .. process] -- it replaces the schedule of a job that it has, and may else have been away
   -- The end of a run puts the tick that comes after it into the queue.
   local busy = before and hash['state@' .. before] and redis.call('hexists', bodies, name .. '@' .. before) == 1
   if write then

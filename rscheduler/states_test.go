@@ -246,3 +246,43 @@ func TestRemoveLeavesNothingInTheQueue(t *testing.T) {
 		assert.Empty(t, r.take(), "it is written again, without its attempts")
 	})
 }
+
+// F7: what was due while nobody had the job is missed, also for the process that had it before.
+func TestTickThatNobodyHadIsMissed(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.worker(t, rscheduler.Every(time.Minute), r.handle, rscheduler.WithCatchUp(0))
+		other, _ := r.scheduler(t)
+		require.NoError(t, other.Register("other", rscheduler.MustCron("@yearly"), r.handle))
+		run(t, s)
+		run(t, other)
+		r.until(30)
+		p.Down(true)
+		r.until(150)
+		p.Down(false)
+		r.until(200)
+		assert.Equal(t, []string{"180:1"}, r.take())
+	})
+}
+
+// F19: Remove leaves nothing of a run whose process died, and which nobody repeats.
+func TestRemoveLeavesNothingOfADeadRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.worker(t, rscheduler.Every(time.Hour), r.slowly(time.Hour))
+		other, _ := r.scheduler(t)
+		require.NoError(t, other.Register("other", rscheduler.MustCron("@yearly"), r.handle))
+		run(t, s)
+		run(t, other)
+		r.until(1)
+		require.NoError(t, s.Trigger(t.Context(), "job"))
+		r.until(5)
+		p.Down(true)
+		r.until(100) // the claim is over, and the other process passes the run on
+		require.NotEmpty(t, r.Hash(t, jobHash))
+		ok, err := other.Remove(t.Context(), "job")
+		require.NoError(t, err)
+		require.True(t, ok)
+		r.until(130)
+		assert.Empty(t, r.Hash(t, jobHash))
+		assert.NotContains(t, r.Keys(t), "redlatch_dq:{billing}:ticks:claims")
+	})
+}
