@@ -47,7 +47,7 @@ local stamp = string.format('%.0f', now)
 redis.call('zrem', waiters, client)
 local counts = items[14] and handled(head, 5, items, 14)
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places, series = series}
-if head[5] and redis.call('exists', groups) == 1 then try(queue) end
+if head[5] and redis.call('exists', groups, places) > 0 then try(queue) end
 expire(queue, claims, errors, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
 local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted

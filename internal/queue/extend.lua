@@ -37,5 +37,5 @@ if before and ends < tonumber(before) then
 end
 redis.call('zadd', flight, string.format('%.0f', ends), member)
 redis.call('zrem', due, member) -- where one stands whose claim ran out
-arrange(queue, {member}, now)
+if not before then arrange(queue, {member}, now) end
 return 1

@@ -36,10 +36,11 @@ if record then
 end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local states, scores, members, missed, fresh, firsts = {}, {}, {}, {}, {}, {}
+local states, scores, members, missed, fresh, firsts, all = {}, {}, {}, {}, {}, {}, {}
 for i = first, #items, 3 do
   local member, claim, at = items[i], items[i + 1], due_at(items[i + 2])
   local id = string.sub(member, 17)
+  all[#all + 1] = member
   local held = redis.call('hget', claims, id) or ''
   local mine, number = string.match(held, '^([hr])' .. claim .. '(%d+)')
   if mine == 'r' then at, number = number, 1 end -- the message that has replaced it
@@ -54,6 +55,7 @@ for i = first, #items, 3 do
   end
 end
 local queue = {meta = meta, due = due, flight = flight, waiters = waiters, channel = channel, groups = groups, places = places}
+if some_grouped(all) then try(queue) end
 vacate(queue, missed, now)
 if #members == 0 then
   return 0
@@ -68,7 +70,6 @@ if listens then
   redis.call('zadd', waiters, listens, passer)
   redis.call('pexpire', waiters, 60000)
 end
-if some_grouped(members) then try(queue) end
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 redis.call('hset', claims, unpack(states))
 redis.call('zadd', due, unpack(scores))

@@ -9,16 +9,16 @@
 -- Returns  nothing. It defines terms_of, which returns the limit, s, colon and group of a body from a byte on; and arrange, which is called
 --          with messages that were put somewhere or taken away, after that. It notes where those of groups are now, and lets the first
 --          of each group that waits be claimed if fewer than the limit are in flight, and no other. A message keeps its place and its
---          terms unless fresh has a place, and maybe terms, for its member. It looks up where they are unless is says it: flight, or gone.
+--          terms unless fresh has a place, and maybe terms, for its member. It looks up where they are, unless is says where: flight, or gone.
 --          It returns when the first message is due that may be claimed since, µs, or nothing; and has a client look in then if it is told
 --          the time. start does so for messages that were claimed, in the order of reply, which is that of claim.lua.
 local function terms_of(body, from) return string.match(string.match(body, '^[^\n]*', from), 'g(%d+s?:%S+)') or '1:' end
 
 local function arrange(queue, members, now, fresh, is)
   local due, flight, groups, places = queue.due, queue.flight, queue.groups, queue.places
-  local grouped, all, counted, adds, began, names, ordered, dropped, added, lost, noted = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+  local grouped, seen, all, counted, adds, began, names, ordered, dropped, added, lost, noted = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
   for _, member in ipairs(members) do
-    if is_grouped(member) then grouped[#grouped + 1] = member end
+    if is_grouped(member) and not seen[member] then grouped[#grouped + 1], seen[member] = member, true end
   end
   if #grouped == 0 then return end
   local was = redis.call('hmget', places, unpack(grouped))

@@ -19,7 +19,7 @@
 local width, epoch = 4398046511104, 946684800000
 local claimable, removed = -1020 * width, -2040 * width
 
-local function exact(score) return string.format('%d', tonumber(score)) end
+local function exact(score) return string.format('%.0f', tonumber(score)) end
 
 local function is_grouped(member)
   local letter = string.byte(member, 15) or 48

@@ -71,7 +71,7 @@ for i = 4, #asked do
     state, task = 5, cancelled
   end
   size = size + #(text or '')
-  if i > 4 and size > most then break end
+  if i > 4 and size > most and state ~= 6 then break end
   reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = state, attempts, task or '', text or ''
 end
 return reply

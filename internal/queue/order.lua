@@ -2,8 +2,8 @@
 --
 -- Returns  nothing. It defines tally, which returns how many are in flight of each of some groups, where began says how many more there are
 --          than before, and adds to lost and noted what is to be changed of places; and order, which sees to the first message of each of
---          some groups: adds says how many wait that may be new, flying is of tally. It returns when the first is due that may be claimed
---          since, µs, or nothing.
+--          some groups. adds has how many messages of a group may have come to wait, and flying what tally returned. order returns when the
+--          first message is due that may be claimed since, µs, or nothing.
 local function tally(queue, names, began, lost, noted)
   local places, fields, flying = queue.places, {}, {}
   for i, group in ipairs(names) do fields[i] = ':' .. group end
@@ -18,13 +18,13 @@ end
 
 local function order(queue, names, adds, flying, now)
   local due, groups, places = queue.due, queue.groups, queue.places
-  local members, firsts, of, waits, full, moved, waits_on, waits_off, notes, earliest = {}, {}, {}, {}, {}, {}, {}, {}, {}, nil
+  local members, firsts, of, entries, waits, full, moved, waits_on, waits_off, notes, earliest = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, nil
   for _, group in ipairs(names) do
     local waiting = redis.call('zrangebylex', groups, '[q' .. group .. '\0', '(q' .. group .. '\1', 'limit', 0, 1 + math.max(adds[group], 1))
     waits[group] = #waiting
     for i = 1, adds[group] > 0 and #waiting or math.min(#waiting, 1) do
       members[#members + 1] = string.sub(waiting[i], #group + 19)
-      of[#members], firsts[#members] = group, i == 1
+      of[#members], firsts[#members], entries[#members] = group, i == 1, waiting[i]
     end
     if #waiting == 0 then waits_off[#waits_off + 1] = 'w' .. group end
   end
@@ -33,9 +33,9 @@ local function order(queue, names, adds, flying, now)
     local group = of[i]
     if not firsts[i] and not stand[i] then -- it is in flight, and is not the first any more
       local value, field = redis.call('hget', places, member), ':' .. group
-      flying[group] = flying[group] + 1
-      redis.call('zrem', groups, 'q' .. group .. '\0' .. string.sub(value, 1, 16) .. member)
-      redis.call('hset', places, member, string.sub(value, 1, 16) .. 'f' .. string.sub(value, 17), field, exact(flying[group]))
+      flying[group], waits[group] = flying[group] + 1, waits[group] - 1
+      redis.call('zrem', groups, entries[i])
+      if value then redis.call('hset', places, member, string.sub(value, 1, 16) .. 'f' .. string.sub(value, 17), field, exact(flying[group])) end
     end
   end
   for i, member in ipairs(members) do

@@ -1,7 +1,7 @@
 -- place.lua: put a message into a queue, or take one out, for scripts of other packages. It stands after wake.lua.
 --
 -- Returns  nothing. It defines put, which puts a message that is due at a time, µs, unless its id is taken; withdraw, which takes one out
---          that waits; holds, which returns whether a claim is the latest of a message, and goes on; and finish, which takes out a message
+--          that waits, and returns whether there was one; holds, which returns whether a claim is the latest of a message, and goes on; and finish, which takes out a message
 --          whose claim the caller holds. What may be refused comes before the first write.
 local function put(queue, id, at, payload, now)
   local meta, due, bodies = queue.meta, queue.due, queue.bodies
@@ -30,7 +30,9 @@ end
 local function withdraw(queue, id)
   local due, bodies = queue.due, queue.bodies
   local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
-  if redis.call('zrem', due, member) == 1 then remove(queue, id) end
+  if redis.call('zrem', due, member) == 0 then return end
+  remove(queue, id)
+  return true
 end
 
 local function holds(claims, id, claim) return string.match(redis.call('hget', claims, id) or '', '^[hr]' .. claim) end

@@ -18,7 +18,7 @@ local function rest(queue, client, listens, later, at, now, counts, limited)
   redis.call('pexpire', waiters, 60000)
   local new = counts and redis.call('hset', meta, 'w:' .. client, numbers_in(counts)) == 1
   for _, field in ipairs(new and redis.call('zcard', waiters) == 1 and redis.call('hgetall', meta) or {}) do
-    local who = string.match(field, '^w:(.*)$') -- of another: the key had expired, and all have died
+    local who = string.match(field, '^w:(.*)$') -- of another: the caller is new and alone, so they have died
     if who and who ~= client then redis.call('hdel', meta, field) end
   end
   local alarm, alarm_at, spare, spare_at = unpack(redis.call('hmget', meta, 'alarm', 'alarm_at', 'spare', 'spare_at'))
