@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/jonboulle/clockwork"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/contrib/redlatchgocron"
 )
 
 const (
+	gocronName      = "gocron, redsync"
 	gocronProcesses = 3
 	gocronApart     = 50 * time.Millisecond
 )
@@ -110,6 +113,45 @@ type redsyncLock struct{ mutex *redsync.Mutex }
 func (l redsyncLock) Unlock(ctx context.Context) error {
 	_, err := l.mutex.UnlockContext(ctx)
 	return err
+}
+
+// keptLocker is a redsyncLocker whose locks are not released: they expire before the next tick. So a process that is a little late does not
+// run a tick again.
+type keptLocker struct{ sync *redsync.Redsync }
+
+// Lock is for gocron.
+func (l keptLocker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	mutex := l.sync.NewMutex(job, redsync.WithTries(1), redsync.WithExpiry(scheduledPeriod/2))
+	return keptLock{}, mutex.LockContext(ctx)
+}
+
+type keptLock struct{}
+
+// Unlock is for gocron.
+func (keptLock) Unlock(context.Context) error { return nil }
+
+// runGocron runs the jobs of a scheduledTask with gocron, and notes their ticks.
+func runGocron(ctx context.Context, rdb *redis.Client, task scheduledTask, ready func() time.Time) (int, error) {
+	recorder, notes := newGoRedis(setup{Addr: task.Addr}), make(chan string, 100_000)
+	go note(ctx, recorder, notes)
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(keptLocker{redsync.New(goredis.NewPool(rdb))}))
+	if err != nil {
+		return 0, err
+	}
+	first := time.Now().Truncate(time.Second).Add(2 * time.Second)
+	for n := range scheduledJobs {
+		job, by := strconv.Itoa(n), task.offset(n)
+		_, err := s.NewJob(gocron.DurationJob(scheduledPeriod), gocron.NewTask(func() {
+			notes <- tickLine(job, time.Now().Add(-by).Round(scheduledPeriod).Add(by), 1)
+		}), gocron.WithName(job), gocron.WithStartAt(gocron.WithStartDateTime(first.Add(by))))
+		if err != nil {
+			return 0, err
+		}
+	}
+	ready()
+	s.Start()
+	<-ctx.Done()
+	return 0, s.Shutdown()
 }
 
 // gocronJobs counts how often each tick of a job runs in processes whose clocks differ.

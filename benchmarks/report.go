@@ -124,7 +124,7 @@ func columnOrder() (names []string) {
 	for _, c := range allContestants() {
 		names = append(names, c.name)
 	}
-	return append(names, asynqName, machineryName, statelessName, riverName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName,
+	return append(names, asynqName, machineryName, statelessName, riverName, gocronName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName,
 		gridName, goRedisName, redissonName, rcacheName, goCacheName, goCacheGet, asideName, quietName, ignorantName)
 }
 

@@ -29,6 +29,15 @@ type scheduledTask struct {
 	Spread  bool               `json:"spread"`
 	Killed  bool               `json:"killed"`
 	Overlap rscheduler.Overlap `json:"overlap"` // QueueAll has a backlog of any length
+	Gocron  bool               `json:"gocron"`  // runs gocron with a lock that is kept
+}
+
+// offset is how long after those of rscheduler.Every the instants of a job are.
+func (t scheduledTask) offset(job int) time.Duration {
+	if !t.Spread {
+		return 0
+	}
+	return time.Duration(job) * scheduledPeriod / scheduledJobs
 }
 
 // offset is a schedule of a fixed rate whose instants are some time after those of rscheduler.Every.
@@ -47,6 +56,9 @@ func (o offset) String() string { return fmt.Sprintf("%v and %v", o.Schedule, o.
 // runScheduled is the task of a worker that is killed. It is ready when all jobs are registered.
 func runScheduled(ctx context.Context, task scheduledTask, ready func() time.Time) (int, error) {
 	rdb := newGoRedis(setup{Addr: task.Addr})
+	if task.Gocron {
+		return runGocron(ctx, rdb, task, ready)
+	}
 	client, err := redlatch.New(rdb)
 	if err != nil {
 		return 0, err
@@ -62,12 +74,12 @@ func runScheduled(ctx context.Context, task scheduledTask, ready func() time.Tim
 	for n := range scheduledJobs {
 		every := rscheduler.Every(scheduledPeriod)
 		if task.Spread {
-			every = offset{every, time.Duration(n) * scheduledPeriod / scheduledJobs}
+			every = offset{every, task.offset(n)}
 		}
 		job := strconv.Itoa(n)
 		err := s.Register(job, every, func(ctx context.Context, run rscheduler.Run) error {
 			// Redis's clock is this machine's.
-			line := fmt.Sprint(job, " ", run.Scheduled.UnixMicro(), " ", run.Attempt, " ", time.Since(run.Scheduled).Microseconds())
+			line := tickLine(job, run.Scheduled, run.Attempt)
 			if task.Killed {
 				return recorder.RPush(ctx, scheduledTicks, line).Err()
 			}
@@ -80,6 +92,11 @@ func runScheduled(ctx context.Context, task scheduledTask, ready func() time.Tim
 	}
 	ready()
 	return 0, s.Run(ctx)
+}
+
+// tickLine notes that a tick runs now.
+func tickLine(job string, instant time.Time, attempt int) string {
+	return fmt.Sprint(job, " ", instant.UnixMicro(), " ", attempt, " ", time.Since(instant).Microseconds())
 }
 
 // note writes what was run, until ctx ends.
@@ -143,14 +160,23 @@ func scheduled(ctx context.Context, b *bench) ([]row, error) {
 			count.Targets = append(count.Targets, atMost("missed", 0, float64(found.missed)))
 		}
 		rows = append(rows, late, count)
-		if !r.task.Killed {
-			rows = append(rows, row{
-				Measure: what + ": µs of the server's CPU per tick",
-				Cells:   cells(float64(found.cpu.Microseconds()) / float64(found.ticks)),
-			})
-		}
 		if err := b.server.empty(ctx); err != nil {
 			return nil, err
+		}
+		if !r.task.Killed {
+			peer := r.task
+			peer.Gocron = true
+			progress("%s, gocron", what)
+			theirs, err := runTicks(ctx, b, peer, r.span)
+			if err != nil {
+				return nil, err
+			}
+			costs := cells(found.cost())
+			costs[gocronName] = []float64{theirs.cost()}
+			rows = append(rows, row{Measure: what + ": µs of the server's CPU per tick", Cells: costs})
+			if err := b.server.empty(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return rows, nil
@@ -162,6 +188,9 @@ type ticked struct {
 	ticks, twice, missed, repeated int
 	cpu                            time.Duration
 }
+
+// cost is what a tick costs the server, µs.
+func (t *ticked) cost() float64 { return float64(t.cpu.Microseconds()) / float64(t.ticks) }
 
 // runTicks has the processes run for a span, after two seconds that do not count.
 func runTicks(ctx context.Context, b *bench, task scheduledTask, span time.Duration) (t ticked, err error) {
@@ -240,10 +269,7 @@ func (t *ticked) count(lines []string, task scheduledTask, start, end time.Time)
 	}
 	t.ticks = len(seen)
 	for n := range scheduledJobs {
-		schedule := offset{rscheduler.Every(scheduledPeriod), 0}
-		if task.Spread {
-			schedule.by = time.Duration(n) * scheduledPeriod / scheduledJobs
-		}
+		schedule := offset{rscheduler.Every(scheduledPeriod), task.offset(n)}
 		for at, _ := schedule.Next(start.Add(-1)); at.Before(end); at, _ = schedule.Next(at) {
 			if !seen[fmt.Sprint(n, " ", at.UnixMicro())] {
 				t.missed++
