@@ -61,7 +61,7 @@ func TestExecutorIsShownAsOne(t *testing.T) {
 	s := newSite(t, WithPayloads())
 	busy(t, s.client)
 	text := s.whole(t, "")
-	assert.Contains(t, text, `<strong>orphaned</strong> executor <a href="executor?name=media&amp;state=ready">media</a>: no worker handles &#34;report&#34;, of which 3 tasks wait; the first was due <time `)
+	assert.Contains(t, text, `<strong>orphaned</strong> executor <a href="executor?name=media&amp;state=ready">media</a>: no worker handles &#34;report&#34;, of which 3 tasks wait; the first of all was due <time `)
 	assert.Contains(t, text, `<strong>dead tasks</strong> executor <a href="executor?name=media&amp;state=dead">media</a>: 1 task, 1 × no picture`)
 	assert.Contains(t, text, `<td><a href="executor?name=media">media</a> <span class="dim">executor</span></td>`)
 	assert.Contains(t, text, `<td>executor</td><td class="n">1</td>`)

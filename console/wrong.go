@@ -71,7 +71,7 @@ func queueTroubles(q queueLine) (all []trouble) {
 	switch {
 	case inspect.OnlyOrphansWait(s):
 		last := &all[len(all)-1]
-		last.Text, last.At = last.Text+"; the first was due ", since
+		last.Text, last.At = last.Text+"; the first of all was due ", since
 	case s.Ready > 0 && s.Paused:
 		add(attention, "paused", "ready", due, since)
 	case lags && growth > 0:

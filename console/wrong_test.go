@@ -64,7 +64,7 @@ func TestWhatIsWrongComesFirstTheWorstAbove(t *testing.T) {
 		"bad lags queue lagged: 7 ready, the first was due 5 min ago",
 		"bad dead letters queue dead: 9 messages",
 		"bad dead tasks executor media: 1 task",
-		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait; the first was due 5 min ago`,
+		`bad orphaned executor media: no worker handles "resize", of which 3 tasks wait; the first of all was due 5 min ago`,
 		`bad orphaned executor mixed: no worker handles "resize", of which 3 tasks wait`,
 		"bad late scheduler billing: job a, was due 1 min ago",
 		"warn failed scheduler billing: job c, 1 min ago: no luck",

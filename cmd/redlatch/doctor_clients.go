@@ -90,7 +90,7 @@ func (d *doctor) executor(q queueLook, s rexecutor.Stats) {
 	d.queue(q)
 	for i, text := range all {
 		if only && i == len(all)-1 {
-			text += fmt.Sprintf("; the first has been due for %v", s.Oldest.Round(time.Second))
+			text += fmt.Sprintf("; the first of all has been due for %v", s.Oldest.Round(time.Second))
 		}
 		d.find(finding{
 			bad, "queue", "", "executor " + q.Name + ": " + text, "No process that has a handler for it has worked for 25 s.",

@@ -34,8 +34,10 @@ func (a *app) exec() *cobra.Command {
 		})
 	}
 	cmd := a.group("exec", "Look at the tasks of an executor, submit them, and wait for their results", nil, verbs...)
-	cmd.Long = cmd.Short + `. The executor "media" is the queue "{media}:tasks" for "redlatch queue",
-which pauses and resumes it, counts its errors, follows its numbers and deletes its tasks by state.`
+	cmd.Long = cmd.Short + `.
+
+The executor "media" is the queue "{media}:tasks" for "redlatch queue", which pauses and resumes it, counts its errors,
+follows its numbers and deletes its tasks by state.`
 	return cmd
 }
 

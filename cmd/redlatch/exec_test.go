@@ -265,7 +265,7 @@ func TestDoctorSaysOnceThatOrphanedTasksLag(t *testing.T) {
 		}
 		return all
 	}
-	assert.Equal(t, []string{`executor media: no worker handles "a", of which 2 tasks wait; the first has been due for 1h0m0s`},
+	assert.Equal(t, []string{`executor media: no worker handles "a", of which 2 tasks wait; the first of all has been due for 1h0m0s`},
 		found(rexecutor.TaskStats{Name: "a", Ready: 2, Orphaned: true}, rexecutor.TaskStats{Name: "b"}))
 	assert.Equal(t, []string{
 		"executor media: 0 delayed, 2 ready, 0 in flight, 0 dead; 2000 more came than went in the last 10 min; one has been due for 1h0m0s",

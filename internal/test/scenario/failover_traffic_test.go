@@ -24,8 +24,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// outageMargin is how long after the new master serves a call may fail, or take: 3 s, and what another loop takes before that has what a
-// call waits for.
+// outageMargin is how long after the new master serves a call may fail, or take: 3 s, and a moment for the loop that holds what it waits for.
 const outageMargin = 3250 * time.Millisecond
 
 // traffic is what clients do in loops, until ended is closed.
