@@ -11,8 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -150,6 +152,44 @@ func TestGroupKeepsItsLimitWhenTheClockStepsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// F2: calls about one message at a time count it once.
+func TestGroupKeepsItsLimitWhenAMessageIsRescheduledOften(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithGroupLimit(2), rdelayedqueue.WithVisibility(time.Second))
+		for _, id := range []string{"a", "b", "c", "d"} {
+			_, err := q.Offer(t.Context(), job{}, 0, rdelayedqueue.WithID(id), rdelayedqueue.WithGroup("g"))
+			require.NoError(t, err)
+		}
+		ids, held := takeSome(t, q, 2)
+		require.Equal(t, []string{"a", "b"}, ids)
+		require.NoError(t, held[1].Extend(t.Context(), time.Hour))
+		time.Sleep(2 * time.Second) // the claim of a runs out, and nobody sees it
+		release, calls := make(chan struct{}), sync.WaitGroup{}
+		b.Mini.Server().SetPreHook(func(*server.Peer, string, ...string) bool {
+			<-release // the calls behind the first one are sent together
+			return false
+		})
+		reschedule := func(id string) {
+			calls.Go(func() {
+				_, err := q.Reschedule(t.Context(), id, 0)
+				assert.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		for _, id := range []string{"none", "a", "a"} {
+			reschedule(id)
+		}
+		close(release)
+		calls.Wait()
+		ids, _ = takeSome(t, q, 1)
+		require.Equal(t, []string{"c"}, ids, "a has taken a new place")
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := q.Take(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
 
 // F8: a message that became a dead letter while its handler ran is again one of its group when the handler puts it off.
