@@ -123,7 +123,7 @@ func TestAllThatAProgramHasStartedEndsWithIt(t *testing.T) {
 		for _, s := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 			t.Run(fmt.Sprint(noun, " ", s), func(t *testing.T) {
 				r := newRig(t)
-				l := r.launch(t, noun, "run", "nightly", "--lease", "1s", "--", "sh", "-c", crowdScript)
+				l := r.launch(t, noun, "run", "nightly", "--lease", "6s", "--", "sh", "-c", crowdScript)
 				l.says(`(?s)(pid.*){3}`)
 				want := exitLost
 				if s == 0 {
