@@ -114,10 +114,8 @@ const entryFields = 5
 
 func readEntry(r reply, i int) (e Entry, err error) {
 	texts := [4]string{}
-	for n, at := range []int{i, i + 1, i + 3, i + 4} {
-		if texts[n], err = r.text(at); err != nil {
-			return e, err
-		}
+	if err = r.texts(texts[:], i, i+1, i+3, i+4); err != nil {
+		return e, err
 	}
 	attempt, err := r.int(i + 2)
 	if err != nil {

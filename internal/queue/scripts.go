@@ -467,3 +467,13 @@ func (r reply) text(i int) (string, error) {
 	}
 	return s, nil
 }
+
+// texts reads the texts at some places, and allocates nothing.
+func (r reply) texts(into []string, at ...int) (err error) {
+	for n, i := range at {
+		if into[n], err = r.text(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -94,32 +94,23 @@ func readClaims(c *script.Call) (a answer, err error) {
 }
 
 func readDead(r reply, i int) (d events.DeadLetter, err error) {
-	member, err := r.text(i)
-	if err != nil {
+	texts := [3]string{}
+	if err = r.texts(texts[:], i, i+3, i+4); err != nil {
 		return d, err
 	}
 	attempt, err := r.int(i + 2)
 	if err != nil {
 		return d, err
 	}
-	task, err := r.text(i + 3)
-	if err != nil {
-		return d, err
-	}
-	if d.Cause, err = r.text(i + 4); err != nil {
-		return d, err
-	}
-	d.Attempt, d.Task = int(attempt), taskOf(task)
-	d.ID, err = idOf(member)
+	d = events.DeadLetter{Task: taskOf(texts[1]), Attempt: int(attempt), Cause: texts[2]}
+	d.ID, err = idOf(texts[0])
 	return d, err
 }
 
 func readClaim(r reply, i int) (c Claimed, err error) {
 	texts := [4]string{}
-	for n, at := range []int{i, i + 1, i + 3, i + 4} {
-		if texts[n], err = r.text(at); err != nil {
-			return c, err
-		}
+	if err = r.texts(texts[:], i, i+1, i+3, i+4); err != nil {
+		return c, err
 	}
 	attempt, err := r.int(i + 2)
 	if err != nil {
