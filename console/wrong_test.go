@@ -115,8 +115,8 @@ func TestOverviewThatHadNoTimeForAllDoesNotSayThatAllIsWell(t *testing.T) {
 	assert.Contains(t, b.String(), `class="good"`)
 }
 
-// tell has a queue say that in each minute of the last hour, and in the next ones, so many messages were offered and so many done, but more
-// and more late.
+// tell writes the counts of a queue for each minute of the last hour and the next ones: messages offered, messages done, and a lateness that
+// rises.
 func tell(t *testing.T, rdb redis.UniversalClient, queue string, offered, done int) {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()

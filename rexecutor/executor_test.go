@@ -258,7 +258,7 @@ func TestExpiryEndsATaskThatNobodyBegins(t *testing.T) {
 	})
 }
 
-// Whoever is told of a dead letter reads which task it is, whether the worker ends it, or a claim finds it.
+// The event of a dead letter names its task, whether the worker ends it or a claim finds it.
 func TestDeadLetterNamesItsTask(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		var log bytes.Buffer
